@@ -1,0 +1,1 @@
+"""What is asked: the language, its types, and the closure of a query's predicates."""

@@ -1,0 +1,237 @@
+"""What is asked: a continuous query, resolved against its catalog.
+
+Every node is an immutable value.  Names are resolved (a ``Ref`` names an occurrence of a table and a
+column as declared), types are checked, ``BETWEEN`` and ``IN`` are rewritten to comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+
+from millpond.errors import Position
+from millpond.query.domains import Domain, SqlType
+
+Scalar = int | float | Decimal | str | bool | date | datetime | None
+
+
+class Op(Enum):
+    LT = "<"
+    LE = "<="
+    EQ = "="
+    GE = ">="
+    GT = ">"
+    NE = "<>"
+
+
+# --- catalog ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: SqlType
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a table's rows come from: a Spark format and its options, as written."""
+
+    format: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A stream, or a static relation.
+
+    ``checks`` are facts about every row; their ``Ref.occurrence`` is the table's own name.  A check that
+    is unknown (a NULL in it) does not exclude the row.  ``time`` names the application-time column.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    streaming: bool
+    checks: tuple[Condition, ...] = ()
+    source: Source | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    time: str | None = None
+
+    def column(self, name: str) -> Column:
+        return next(c for c in self.columns if c.name == name)
+
+
+# --- expressions -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Literal:
+    value: Scalar
+    type: SqlType | None  # None: the untyped NULL
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A column of an occurrence, by the occurrence's alias and the column's declared name."""
+
+    occurrence: str
+    column: str
+
+    def __str__(self) -> str:
+        return f"{self.occurrence}.{self.column}"
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    operator: str  # + - * / %
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True)
+class Negation:
+    operand: Expr
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """``COUNT(*)`` has no argument; ``distinct`` is set for COUNT(DISTINCT x) only."""
+
+    function: str  # COUNT SUM AVG MIN MAX MEDIAN
+    argument: Expr | None
+    distinct: bool = False
+    text: str = field(default="", compare=False)
+
+
+Expr = Literal | Ref | Arithmetic | Negation | Aggregate
+
+
+# --- conditions ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``text`` is the user's own spelling of the predicate, for messages."""
+
+    left: Expr
+    operator: Op
+    right: Expr
+    text: str = field(default="", compare=False)
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class IsNull:
+    operand: Expr
+    text: str = field(default="", compare=False)
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class And:
+    operands: tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class Or:
+    operands: tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class Not:
+    operand: Condition
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A constant condition; None is SQL's UNKNOWN."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True)
+class NotTrue:
+    """``operand IS NOT TRUE``: false or unknown.  What makes the branches of an OR disjoint under NULL."""
+
+    operand: Condition
+
+
+Condition = Comparison | IsNull | And | Or | Not | Truth | NotTrue
+TRUE = Truth(True)
+
+
+# --- queries ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """One place of a table in FROM.  A stream joined with itself has several."""
+
+    alias: str
+    table: Table
+
+
+@dataclass(frozen=True)
+class Item:
+    """A select item and the name of its output column."""
+
+    expression: Expr
+    name: str
+    text: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class Select:
+    """``group_by`` is None without GROUP BY; with an aggregate and no GROUP BY there is one global group."""
+
+    occurrences: tuple[Occurrence, ...]
+    items: tuple[Item, ...]
+    where: Condition = TRUE
+    group_by: tuple[Ref, ...] | None = None
+    having: Condition = TRUE
+    text: str = field(default="", compare=False)
+    position: Position | None = field(default=None, compare=False)
+
+    def occurrence(self, alias: str) -> Occurrence:
+        return next(o for o in self.occurrences if o.alias == alias)
+
+    def type_of(self, ref: Ref) -> SqlType:
+        return self.occurrence(ref.occurrence).table.column(ref.column).type
+
+    @property
+    def is_time_based(self) -> bool:
+        return any(o.table.streaming and o.table.time for o in self.occurrences)
+
+
+@dataclass(frozen=True)
+class Term:
+    """The set (``distinct``) or bag of the rows of its selects; a bag has exactly one select."""
+
+    selects: tuple[Select, ...]
+    distinct: bool
+
+
+@dataclass(frozen=True)
+class Query:
+    """The bag union of its terms.  ``columns`` are the output columns, unique."""
+
+    terms: tuple[Term, ...]
+    columns: tuple[str, ...]
+    text: str = field(default="", compare=False)
+    position: Position | None = field(default=None, compare=False)
+
+    @property
+    def selects(self) -> tuple[Select, ...]:
+        return tuple(select for term in self.terms for select in term.selects)
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        return {o.table.name: o.table for select in self.selects for o in select.occurrences}
+
+
+def time_columns(table: Table) -> tuple[Column, ...]:
+    return tuple(c for c in table.columns if c.type.domain is Domain.TIME)
