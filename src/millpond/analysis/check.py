@@ -1,0 +1,156 @@
+"""Can a query be evaluated in bounded memory?  The decision, with a certificate either way.
+
+text → parse → Query → parts → needs → no failure: a plan of what is kept, *bounded*;
+a failure whose certificate brute force confirms: *unbounded*; otherwise *undetermined*.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millpond.analysis.explain import undetermined_reason, violation_reason
+from millpond.analysis.needs import Failure, Need, SelectNeeds, needs_of
+from millpond.analysis.ordering import Ordering
+from millpond.analysis.selfjoin import has_self_join
+from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED, Reason, State, Verdict
+from millpond.analysis.witness import Clue, find_witness, having_constants
+from millpond.errors import WitnessSizeError
+from millpond.query.domains import Domain
+from millpond.query.evaluate import is_aggregate, item_refs, refs
+from millpond.query.model import TRUE, Query, Select
+from millpond.query.normalize import Part, TooManyParts, parts_of, refined
+from millpond.query.parse import parse
+from millpond.synopsis.classes import NoPlan
+from millpond.synopsis.derive import plan_of
+from millpond.synopsis.size import state_of
+
+# Optional rows of the certificate that is confirmed before a query is called unbounded.  A self-joined row
+# plays several parts at once, and HAVING compares with thresholds, so that what holds for a few rows
+# need not hold for more.
+CONFIRMED_ROWS = 3
+CONFIRMED_ROWS_DOUBTFUL = 6
+_MAX_CONFIRMED_ROWS = 40
+# Failures for which a certificate is sought.
+_MAX_CLUES = 24
+
+
+def check(text: str) -> Verdict | list[Verdict]:
+    """Decide every query of a text; a list where it holds several.
+
+    >>> catalog = "CREATE STREAMING TABLE S (A INT, B INT); CREATE STREAMING TABLE T (D INT);"
+    >>> check(catalog + "SELECT DISTINCT A FROM S, T WHERE B < D AND A = 10").outcome
+    'bounded'
+    >>> check(catalog + "SELECT A FROM S, T WHERE B < D AND A = 10").outcome
+    'unbounded'
+    """
+    verdicts = [decide(query) for query in parse(text)]
+    return verdicts[0] if len(verdicts) == 1 else verdicts
+
+
+def decide(query: Query) -> Verdict:
+    """The verdict on one query."""
+    outside = _not_analysed(query)
+    if outside is not None:
+        return _undetermined(query, (outside,))
+    try:
+        needs, failures = analyse(query)
+    except TooManyParts:
+        return _undetermined(query, (undetermined_reason("too-many-alternatives"),))
+    if not failures:
+        try:
+            plan = plan_of(query, needs)
+        except NoPlan as gap:
+            return _undetermined(query, (undetermined_reason("no-synopsis", str(gap)),))
+        return Verdict(BOUNDED, (), state_of(plan), query, plan=plan)
+    return _unbounded_or_undetermined(query, failures)
+
+
+def analyse(query: Query) -> tuple[list[SelectNeeds], list[tuple[Select, Failure]]]:
+    """The decision without its certificate: what is needed, and which conditions fail."""
+    every: list[SelectNeeds] = []
+    failures: list[tuple[Select, Failure]] = []
+    for term in query.terms:
+        for select in term.selects:
+            found, failed = _analyse_select(select, term.distinct)
+            every.append(SelectNeeds(select, term.distinct, tuple(found)))
+            failures += [(select, f) for f in failed]
+    return every, failures
+
+
+def _analyse_select(
+    select: Select, distinct: bool
+) -> tuple[list[tuple[Part, tuple[Need, ...]]], list[Failure]]:
+    """Part by part; one that fails is split by its disjunctive filters and tried again."""
+    parts = parts_of(select, disjoint=is_aggregate(select) or not distinct)
+    found: list[tuple[Part, tuple[Need, ...]]] = []
+    failures: list[Failure] = []
+    for part in parts:
+        needs, failed = needs_of(select, part, distinct, only_part=len(parts) == 1)
+        if failed and part.choices:
+            finer = refined(part)
+            alone = len(parts) == 1 and len(finer) == 1
+            tried = [(piece, *needs_of(select, piece, distinct, alone)) for piece in finer]
+            found += [(piece, tuple(n)) for piece, n, _ in tried]
+            failures += [f for _, _, fs in tried for f in fs]
+        else:
+            found.append((part, tuple(needs)))
+            failures += failed
+    return found, failures
+
+
+def _unbounded_or_undetermined(query: Query, failures: list[tuple[Select, Failure]]) -> Verdict:
+    for select, failure in failures[:_MAX_CLUES]:
+        clue = Clue(select, Ordering(failure.part), failure.violation, failure.aggregate)
+        rows = _confirmed_rows(select, failure)
+        if rows > _MAX_CONFIRMED_ROWS:
+            continue
+        try:
+            witness = find_witness(query, clue, rows)
+        except WitnessSizeError:
+            continue
+        if witness is not None:
+            reasons = tuple(
+                violation_reason(s, f) for s, f in _distinct_failures([(select, failure), *failures])
+            )
+            return Verdict(UNBOUNDED, reasons, State(None, None), query, clue=clue)
+    return _undetermined(
+        query,
+        tuple(
+            undetermined_reason("unconfirmed", violation_reason(s, f).message, violation_reason(s, f))
+            for s, f in _distinct_failures(failures)
+        ),
+    )
+
+
+def _confirmed_rows(select: Select, failure: Failure) -> int:
+    """How large a certificate must be to be believed."""
+    if select.having != TRUE and failure.aggregate is not None and failure.aggregate.distinct:
+        return max(CONFIRMED_ROWS_DOUBTFUL, max(having_constants(select), default=0) + CONFIRMED_ROWS)
+    doubtful = select.having != TRUE or has_self_join(failure.part)
+    return CONFIRMED_ROWS_DOUBTFUL if doubtful else CONFIRMED_ROWS
+
+
+def _distinct_failures(failures: list[tuple[Select, Failure]]) -> list[tuple[Select, Failure]]:
+    seen: dict[Any, tuple[Select, Failure]] = {}
+    for select, failure in failures:
+        seen.setdefault(
+            (failure.violation.code, failure.violation.columns, failure.aggregate), (select, failure)
+        )
+    return list(seen.values())
+
+
+def _undetermined(query: Query, reasons: tuple[Reason, ...]) -> Verdict:
+    return Verdict(UNDETERMINED, reasons, State(None, None), query)
+
+
+def _not_analysed(query: Query) -> Reason | None:
+    """Static relations and comparisons of application time are outside this analysis."""
+    for select in query.selects:
+        if any(not o.table.streaming for o in select.occurrences):
+            return undetermined_reason("static-relation")
+        mentioned = refs(select.where) | item_refs(select.items) | set(select.group_by or ())
+        one_filter = len(select.occurrences) == 1 and not is_aggregate(select)
+        timed = any(select.type_of(ref).domain is Domain.TIME for ref in mentioned)
+        if timed and not (one_filter and not any(t.distinct for t in query.terms)):
+            return undetermined_reason("application-time")
+    return None

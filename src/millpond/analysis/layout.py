@@ -1,0 +1,140 @@
+"""Families of matches: rounds of full assignments whose key columns follow a violation's tracks.
+
+Lemma A.2 of paper 1 as a solver: key columns are set far apart, one window a round, and the closure
+fills in every other column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+from millpond.analysis.ordering import Ordering
+from millpond.analysis.spj import Track, Violation
+from millpond.query.closure import Closure
+from millpond.query.model import Ref
+
+Assignment = dict[Ref, Fraction]
+# The window in which a round lies; must not decrease.
+Pace = Callable[[int], int]
+
+
+def steady(i: int) -> int:
+    return i
+
+
+def without_midpoints(i: int) -> int:
+    """No window is the mean of two others: binary digits read in base 3.
+
+    >>> [without_midpoints(i) for i in range(6)]
+    [0, 1, 3, 4, 9, 10]
+    """
+    return int(f"{i:b}", 3)
+
+
+def doubling(i: int) -> int:
+    """No window is the mean of others: powers of two."""
+    return (1 << i) - 1
+
+
+class Layout:
+    """Places the tracks of a violation for a number of rounds."""
+
+    def __init__(self, ordering: Ordering, violation: Violation, rounds: int, pace: Pace = steady) -> None:
+        self._ordering = ordering
+        self._closure: Closure = ordering.closure
+        self._violation = violation
+        self._rounds = rounds
+        self._pace = pace
+        self._windows = pace(rounds - 1) + 1 if rounds else 1
+        self._top = ordering.possible.shape[0] - 1
+        steps = [n.type.step for n in self._closure.nodes if n.type.step] or [Fraction(1)]
+        self._step = max(steps)
+        reach = sum(
+            (
+                abs(e.difference.bound)
+                for e in ordering.part.edges
+                if e.difference.left and e.difference.right
+            ),
+            start=Fraction(0),
+        )
+        self._stride = _ceil(2 * reach + 2 * (len(self._closure.nodes) + 2) * self._step, self._step)
+
+    def assignment(self, i: int, given: Mapping[Ref, Fraction] | None = None) -> Assignment | None:
+        """The full assignment of round ``i``, with further columns as ``given``; None if there is none."""
+        fixed: Assignment = {}
+        for track in self._violation.tracks:
+            start, scale = self._place(track, i)
+            for ref, offset in self._inside(track).items():
+                fixed[ref] = start + offset * scale
+        for ref, point in (given or {}).items():
+            if fixed.setdefault(ref, point) != point:
+                return None
+        return self._closure.solve(fixed, self._ordering.part.apart)
+
+    def _place(self, track: Track, i: int) -> tuple[Fraction, Fraction]:
+        """Where the window of a track's round begins, and the scale of offsets inside it."""
+        levels = sorted({t.level for t in self._violation.tracks if t.region == track.region})
+        window = self._pace(i) if track.slope > 0 else self._windows - 1 - self._pace(i)
+        window += levels.index(track.level) * self._windows
+        total = len(levels) * self._windows
+        smallest, largest = self._constants(track)
+        if track.region == self._top:
+            return largest + (window + 1) * self._stride, Fraction(1)
+        if track.region == 0:
+            return smallest - (total - window + 1) * self._stride, Fraction(1)
+        low, high = self._ordering.cuts[track.region - 1], self._ordering.cuts[track.region]
+        width = (high - low) / (2 * total + 1)
+        return low + (2 * window + 1) * width, width / (2 * len(track.columns) + 2)
+
+    def _constants(self, track: Track) -> tuple[Fraction, Fraction]:
+        """The smallest and the largest constant that the track's family is compared with."""
+        family = self._closure.nodes[self._closure.index[track.columns[0]]].type.family
+        ends = [Fraction(0)]
+        for node in self._closure.nodes:
+            if node.type.family is family:
+                r = self._closure.range(node.ref)
+                ends += [x for x in (r.low, r.high) if x is not None]
+        return _floor(min(ends), self._step), _ceil(max(ends), self._step)
+
+    def _inside(self, track: Track) -> Assignment:
+        """Offsets within a window that respect the bounds between the track's columns."""
+        placed: Assignment = {}
+        for ref in track.columns:
+            lows: list[Fraction] = []
+            highs: list[Fraction] = []
+            for other, offset in placed.items():
+                above, under = self._closure.bound(other, ref), self._closure.bound(ref, other)
+                if above is not None:
+                    lows.append(offset - above[0] + (self._step if above[1] else 0))
+                if under is not None:
+                    highs.append(offset + under[0] - (self._step if under[1] else 0))
+            offset, way = (
+                (min(highs), -self._step)
+                if highs and not lows
+                else (max(lows, default=Fraction(0)), self._step)
+            )
+            for _ in self._ordering.part.apart:
+                if self._collides(ref, offset, placed) and (
+                    way < 0 or offset + way <= min(highs, default=offset + way)
+                ):
+                    offset += way
+            placed[ref] = offset
+        return placed
+
+    def _collides(self, ref: Ref, offset: Fraction, placed: Assignment) -> bool:
+        """A disequality forbids the offset."""
+        for d in self._ordering.part.apart:
+            if (d.left == ref and d.right in placed and offset - placed[d.right] == d.value) or (
+                d.right == ref and d.left in placed and placed[d.left] - offset == d.value
+            ):
+                return True
+        return False
+
+
+def _floor(x: Fraction, step: Fraction) -> Fraction:
+    return (x // step) * step
+
+
+def _ceil(x: Fraction, step: Fraction) -> Fraction:
+    return -((-x) // step) * step

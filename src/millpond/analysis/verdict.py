@@ -1,0 +1,131 @@
+"""The answer of the checker: an outcome, its reasons, and what must be kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from millpond.errors import NotUnboundedError
+from millpond.query.model import Query
+
+if TYPE_CHECKING:
+    from millpond.analysis.witness import Clue
+    from millpond.synopsis.plan import Plan
+
+BOUNDED = "bounded"
+UNBOUNDED = "unbounded"
+UNDETERMINED = "undetermined"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why: which condition, which columns, which predicate (the user's own text), and one sentence."""
+
+    code: str
+    columns: tuple[str, ...]
+    predicate: str | None
+    message: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "code": self.code,
+            "columns": list(self.columns),
+            "predicate": self.predicate,
+            "message": self.message,
+        }
+
+
+@dataclass(frozen=True)
+class KeptColumn:
+    """A column that the synopsis distinguishes, and into how many classes of values at most."""
+
+    name: str
+    classes: int
+    description: str  # e.g. "values 11 to 19", "NULL or 0 to 23", "clamped to 10 .. 19"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"column": self.name, "classes": self.classes, "description": self.description}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of one stream (or of the answer: ``stream`` is None)."""
+
+    stream: str | None
+    alias: str | None
+    columns: tuple[KeptColumn, ...]
+    keeps: tuple[
+        str, ...
+    ]  # per combination of classes: "count", "presence", "row with the smallest B", "sum of A"
+    entries: int
+    bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "stream": self.stream,
+            "alias": self.alias,
+            "columns": [c.to_json() for c in self.columns],
+            "keeps": list(self.keeps),
+            "entries": self.entries,
+            "bytes": self.bytes,
+        }
+
+
+@dataclass(frozen=True)
+class State:
+    """Worst-case size of everything kept; entries and bytes are None unless the query is bounded."""
+
+    entries: int | None
+    bytes: int | None
+    streams: tuple[Kept, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "entries": self.entries,
+            "bytes": self.bytes,
+            "streams": [kept.to_json() for kept in self.streams],
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome with its certificate: ``plan`` if bounded, ``clue`` (the source of witnesses) if not."""
+
+    outcome: str
+    reasons: tuple[Reason, ...]
+    state: State
+    query: Query = field(repr=False)
+    plan: Plan | None = field(default=None, repr=False)
+    clue: Clue | None = field(default=None, repr=False)
+
+    @property
+    def query_text(self) -> str:
+        return self.query.text
+
+    def explain(self) -> str:
+        """Prose for a person: a verdict line, then a few indented lines."""
+        from millpond.analysis.explain import explain
+
+        return explain(self)
+
+    def witness(self, n: int) -> dict[str, Any]:
+        """A confirmed proof of growth with ``n`` optional rows, as JSON values.
+
+        Raises NotUnboundedError unless the query is unbounded, WitnessSizeError where the columns' types
+        have no room for ``n`` rows.
+        """
+        from millpond.analysis.witness import witness_of
+
+        if self.clue is None:
+            raise NotUnboundedError(
+                f"the query is {self.outcome}: there is no witness that its memory must grow"
+            )
+        return witness_of(self.query, self.clue, n).to_json()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "outcome": self.outcome,
+            "reasons": [reason.to_json() for reason in self.reasons],
+            "state": self.state.to_json(),
+            "query": self.query_text,
+        }

@@ -1,0 +1,435 @@
+"""Difference bounds: everything a conjunction of comparisons implies, by shortest paths.
+
+A node is a column, or the origin of a family of comparable types (numbers, dates, strings, booleans).
+An edge bounds ``x - y`` from above; ``A < B`` over integers is ``A - B <= -1``, ``A <= k`` is
+``A - origin <= k``.  Shortest paths close the system: exact over the integers and over dense domains,
+satisfiable iff there is no negative cycle.  Where integers and dense columns are compared with each
+other, bounds are rounded to the coarser grid and closed again; what is implied is then always true,
+though a rare contradiction may go unnoticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import lcm
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millpond.query.domains import Domain, SqlType
+from millpond.query.model import Ref
+
+Matrix = NDArray[Any]
+# An end of a range and whether it is excluded; None where there is no end.
+End = tuple[Fraction, bool] | None
+
+# Above this a path length is no longer exact in a float; Python integers take over.
+_EXACT_FLOAT = float(1 << 51)
+# Rounds of rounding to a grid and closing again; pure integer or pure dense systems need one.
+_MAX_ROUNDS = 64
+
+
+@dataclass(frozen=True)
+class Node:
+    """A column with the facts of its type that the closure needs."""
+
+    ref: Ref
+    type: SqlType
+
+
+@dataclass(frozen=True)
+class Difference:
+    """``left - right <= bound`` (or ``<``); None stands for the origin of the other side's family."""
+
+    left: Ref | None
+    right: Ref | None
+    bound: Fraction
+    strict: bool = False
+
+
+@dataclass(frozen=True)
+class Disequality:
+    """``left - right <> value``; ``right`` None is the origin."""
+
+    left: Ref
+    right: Ref | None
+    value: Fraction
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a column's values are confined to; None is no bound."""
+
+    low: Fraction | None
+    high: Fraction | None
+    low_strict: bool = False
+    high_strict: bool = False
+
+
+class Closure:
+    """The transitive closure P+ of a conjunction.
+
+    >>> from millpond.query.domains import INT
+    >>> a, b = Ref("S", "A"), Ref("T", "B")
+    >>> above_10 = Difference(None, a, Fraction(-10), strict=True)
+    >>> below_b = Difference(a, b, Fraction(0), strict=True)
+    >>> below_13 = Difference(b, None, Fraction(13), strict=True)
+    >>> closure = Closure.of([Node(a, INT), Node(b, INT)], [above_10, below_b, below_13])
+    >>> closure.satisfiable, closure.range(a).low, closure.range(a).high
+    (True, Fraction(11, 1), Fraction(11, 1))
+    """
+
+    def __init__(self, nodes: Sequence[Node], unit: Fraction, length: Matrix, weight: int) -> None:
+        self.nodes = tuple(nodes)
+        self.unit = unit
+        self._weight = weight  # a bound b, strict or not, is stored as b * weight - strict
+        self._length = length
+        self.index: dict[Ref, int] = {node.ref: i for i, node in enumerate(self.nodes)}
+        families = sorted({n.type.family for n in self.nodes}, key=lambda f: f.value)
+        self._origin_of_family = {f: len(self.nodes) + i for i, f in enumerate(families)}
+        self.origin = np.array([self._origin_of_family[n.type.family] for n in self.nodes], dtype=np.intp)
+
+    @staticmethod
+    def of(
+        nodes: Sequence[Node],
+        differences: Iterable[Difference],
+        disequalities: Iterable[Disequality] = (),
+    ) -> Closure:
+        """Close the system.  Types that are bounded by themselves contribute their ends."""
+        nodes = list(nodes)
+        facts = [*differences, *_type_bounds(nodes)]
+        apart = list(disequalities)
+        numbers = [d.bound for d in facts] + [d.value for d in apart] + [n.type.step for n in nodes]
+        unit = Fraction(1, lcm(*(f.denominator for f in numbers))) if numbers else Fraction(1)
+        families = len({n.type.family for n in nodes})
+        size = len(nodes) + families
+        dense = any(n.type.step == 0 for n in nodes)
+        weight = size + 2 if dense else 1
+        largest = max((abs(f / unit) for f in numbers), default=Fraction(0))
+        exact = (largest + 1) * weight * (size + 2) < _EXACT_FLOAT
+        length: Matrix = np.full((size, size), np.inf, dtype=np.float64 if exact else object)
+        np.fill_diagonal(length, 0)
+        closure = Closure(nodes, unit, length, weight)
+        closure._add(facts)
+        closure._close()
+        closure._tighten(apart)
+        return closure
+
+    # --- building ----------------------------------------------------------------------------------
+
+    def _ends(self, left: Ref | None, right: Ref | None) -> tuple[int, int]:
+        if left is None and right is None:
+            raise ValueError("a difference needs a column")
+        i = self.index[left] if left is not None else int(self.origin[self.index[right]])  # type: ignore[index]
+        j = self.index[right] if right is not None else int(self.origin[self.index[left]])  # type: ignore[index]
+        return i, j
+
+    @cached_property
+    def _grid(self) -> Matrix:
+        """The finest step of each pair of nodes, in units; 0 where one of them is dense."""
+        steps = [int(n.type.step / self.unit) for n in self.nodes]
+        coarsest = max(steps, default=1) or 1
+        size = self._length.shape[0]
+        column = np.array(steps + [coarsest] * (size - len(steps)), dtype=self._length.dtype)
+        # An origin is a multiple of every step.
+        return np.minimum.outer(column, column) if size else np.zeros((0, 0))
+
+    def _encode(self, bound: Fraction, strict: bool, grid: Any) -> Any:
+        value = bound / self.unit
+        if grid:
+            steps = value / int(grid)
+            whole = steps.numerator // steps.denominator
+            if strict and whole == steps:
+                whole -= 1
+            return whole * int(grid) * self._weight
+        return int(value) * self._weight - int(strict)
+
+    def _add(self, differences: Iterable[Difference]) -> None:
+        for d in differences:
+            i, j = self._ends(d.left, d.right)
+            edge = self._encode(d.bound, d.strict, 0 if i == j else self._grid[i, j])
+            if edge < self._length[i, j]:
+                self._length[i, j] = edge
+
+    def _close(self) -> None:
+        """Floyd and Warshall, one vectorised step a node; then rounding to the grid until nothing moves."""
+        length = self._length
+        mixed = self._weight > 1 and bool((self._grid > 0).any())
+        for _ in range(_MAX_ROUNDS):
+            for k in range(length.shape[0]):
+                np.minimum(length, length[:, k, None] + length[None, k, :], out=length)
+            if not mixed or not self.satisfiable or not self._round():
+                return
+
+    def _round(self) -> bool:
+        """Round bounds between stepped nodes down to the grid; True if one moved."""
+        moved = False
+        for i, j in np.argwhere((self._grid > 0) & np.isfinite(self._length.astype(float))):
+            bound, strict = self._decode(self._length[i, j])
+            rounded = self._encode(bound, strict, self._grid[i, j])
+            if rounded < self._length[i, j]:
+                self._length[i, j] = rounded
+                moved = True
+        return moved
+
+    def _tighten(self, apart: list[Disequality]) -> None:
+        """``x <= y`` beside ``x <> y`` is ``x < y``; repeated until nothing moves."""
+        moved = True
+        while moved and self.satisfiable:
+            moved = False
+            for d in apart:
+                i, j = self._ends(d.left, d.right)
+                for a, b, value in ((i, j, d.value), (j, i, -d.value)):
+                    if a != b and self._length[a, b] == self._encode(value, False, 0):
+                        self._length[a, b] = self._encode(value, True, self._grid[a, b])
+                        through = self._length[:, a, None] + self._length[a, b] + self._length[None, b, :]
+                        np.minimum(self._length, through, out=self._length)
+                        moved = True
+            if moved and self._weight > 1:
+                self._close()
+
+    def _decode(self, length: Any) -> tuple[Fraction, bool]:
+        whole = -(-int(length) // self._weight)
+        return whole * self.unit, whole * self._weight != int(length)
+
+    # --- asking ------------------------------------------------------------------------------------
+
+    @property
+    def satisfiable(self) -> bool:
+        return bool((np.diagonal(self._length) >= 0).all())
+
+    def bound(self, left: Ref | None, right: Ref | None) -> tuple[Fraction, bool] | None:
+        """The least implied upper bound of ``left - right`` and whether it is strict."""
+        i, j = self._ends(left, right)
+        return self._bound(i, j)
+
+    def _bound(self, i: int, j: int) -> tuple[Fraction, bool] | None:
+        length = self._length[i, j]
+        return None if length == np.inf else self._decode(length)
+
+    def range(self, ref: Ref) -> Range:
+        i = self.index[ref]
+        zero = int(self.origin[i])
+        high, low = self._bound(i, zero), self._bound(zero, i)
+        return Range(
+            low=-low[0] if low else None,
+            high=high[0] if high else None,
+            low_strict=bool(low and low[1]),
+            high_strict=bool(high and high[1]),
+        )
+
+    def fixed_difference(self, left: Ref, right: Ref) -> bool:
+        i, j = self.index[left], self.index[right]
+        return bool(self._length[i, j] + self._length[j, i] == 0)
+
+    @cached_property
+    def stepped(self) -> NDArray[np.bool_]:
+        return np.array([n.type.step > 0 for n in self.nodes], dtype=bool)
+
+    @cached_property
+    def finite(self) -> NDArray[np.bool_]:
+        """finite[i, j]: the difference of columns i and j is bounded from above."""
+        n = len(self.nodes)
+        return np.asarray(self._length[:n, :n] != np.inf)
+
+    @cached_property
+    def below(self) -> NDArray[np.bool_]:
+        """below[i, j]: i stays below j up to a constant, however far out the two lie.
+
+        Between dense columns, whose values crowd between any two constants, the constant must be 0.
+        """
+        n = len(self.nodes)
+        dense = ~self.stepped
+        at_most_zero = np.asarray(self._length[:n, :n] <= 0)
+        return np.where(np.logical_and.outer(dense, dense), at_most_zero, self.finite)
+
+    @cached_property
+    def fixed(self) -> NDArray[np.bool_]:
+        """fixed[i, j]: the difference of columns i and j is one constant."""
+        n = len(self.nodes)
+        inner = self._length[:n, :n]
+        with np.errstate(invalid="ignore"):
+            return np.asarray(inner + inner.T == 0)
+
+    @cached_property
+    def low_end(self) -> NDArray[np.bool_]:
+        """Columns without a lower bound."""
+        return np.asarray([self._length[z, i] == np.inf for i, z in enumerate(self.origin)], dtype=bool)
+
+    @cached_property
+    def high_end(self) -> NDArray[np.bool_]:
+        """Columns without an upper bound."""
+        return np.asarray([self._length[i, z] == np.inf for i, z in enumerate(self.origin)], dtype=bool)
+
+    @cached_property
+    def pinned(self) -> NDArray[np.bool_]:
+        """Columns with a single value."""
+        return np.asarray(
+            [self._length[i, z] + self._length[z, i] == 0 for i, z in enumerate(self.origin)], dtype=bool
+        )
+
+    @cached_property
+    def bounded(self) -> NDArray[np.bool_]:
+        """Columns with finitely many values (Definition 4.5 of paper 1, and its section 9 for dense ones)."""
+        return np.where(self.stepped, ~(self.low_end | self.high_end), self.pinned)
+
+    def is_bounded(self, ref: Ref) -> bool:
+        return bool(self.bounded[self.index[ref]])
+
+    @cached_property
+    def by_constants(self) -> NDArray[np.bool_]:
+        """by_constants[i, j]: what constants say of i and of j already bounds i - j as tightly."""
+        n = len(self.nodes)
+        out = np.zeros((n, n), dtype=bool)
+        for family, zero in self._origin_of_family.items():
+            same = np.array([node.type.family is family for node in self.nodes], dtype=bool)
+            out |= np.logical_and.outer(same, same) & self.through(zero)
+        return out
+
+    def through(self, k: int) -> NDArray[np.bool_]:
+        """through(k)[i, j]: the bounds of i and of j against node k already bound i - j as tightly."""
+        n = len(self.nodes)
+        length = self._length
+        return np.asarray((length[:n, k, None] + length[None, k, :n] <= length[:n, :n]) & self.finite)
+
+    # --- solving -----------------------------------------------------------------------------------
+
+    def solve(
+        self, given: Mapping[Ref, Fraction], apart: Sequence[Disequality] = ()
+    ) -> dict[Ref, Fraction] | None:
+        """A value for every column, with those given, satisfying the system and the disequalities.
+
+        A closed system lets any partial solution be extended, so columns are taken one at a time; only
+        disequalities can block a value, and then the next one is tried.  None if no value is left.
+        """
+        size = self._length.shape[0]
+        plain = self._weight == 1 and self._length.dtype == np.float64  # integers that a float holds exactly
+        value: Matrix = np.zeros(size, dtype=np.float64 if plain else object)
+        done = np.zeros(size, dtype=bool)
+        done[len(self.nodes) :] = True
+        forbidden = self._forbidden(apart)
+        for ref, point in given.items():
+            i = self.index[ref]
+            value[i] = point / self.unit
+            done[i] = True
+        order = sorted((i for i in range(len(self.nodes)) if not done[i]), key=self._freedom.__getitem__)
+        for i in order:
+            ends = self._plain_ends(i, value, done) if plain else self._ends_of(i, value, done)
+            taken = {Fraction(value[j]) + v / self.unit for j, v in forbidden.get(i, ()) if done[j]}
+            chosen = _pick(*ends, self.nodes[i].type.step / self.unit, taken)
+            if chosen is None:
+                return None
+            value[i] = chosen
+            done[i] = True
+        if not (self._plain_holds(value) if plain else self._holds(value)):
+            return None
+        solution = {node.ref: Fraction(value[i]) * self.unit for i, node in enumerate(self.nodes)}
+        return solution if _all_apart(solution, apart) else None
+
+    def _forbidden(self, apart: Sequence[Disequality]) -> dict[int, list[tuple[int, Fraction]]]:
+        """For each node the others it must differ from: x <> other + value."""
+        out: dict[int, list[tuple[int, Fraction]]] = {}
+        for d in apart:
+            i, j = self._ends(d.left, d.right)
+            out.setdefault(i, []).append((j, d.value))
+            out.setdefault(j, []).append((i, -d.value))
+        return out
+
+    @cached_property
+    def _freedom(self) -> list[tuple[bool, Any]]:
+        """A sort key: narrow columns first, so that those with room can step aside."""
+        widths = [self._length[i, z] + self._length[z, i] for i, z in enumerate(self.origin)]
+        return [(w == np.inf, 0 if w == np.inf else w) for w in widths]
+
+    def _ends_of(self, i: int, value: Matrix, done: NDArray[np.bool_]) -> tuple[End, End]:
+        """What the columns already placed leave to column i, in units; a flag says that an end is open."""
+        low: End = None
+        high: End = None
+        for j in np.flatnonzero(done & (self._length[i, :] != np.inf)):
+            bound, strict = self._decode(self._length[i, j])
+            candidate = (value[j] + bound / self.unit, strict)
+            high = candidate if high is None else min(high, candidate, key=lambda e: (e[0], not e[1]))
+        for j in np.flatnonzero(done & (self._length[:, i] != np.inf)):
+            bound, strict = self._decode(self._length[j, i])
+            candidate = (value[j] - bound / self.unit, strict)
+            low = candidate if low is None else max(low, candidate)
+        return low, high
+
+    def _plain_ends(self, i: int, value: Matrix, done: NDArray[np.bool_]) -> tuple[End, End]:
+        low = np.max(value[done] - self._length[done, i])
+        high = np.min(value[done] + self._length[i, done])
+        return (
+            None if low == -np.inf else (Fraction(low), False),
+            None if high == np.inf else (Fraction(high), False),
+        )
+
+    def _plain_holds(self, value: Matrix) -> bool:
+        return bool((value[:, None] - value[None, :] <= self._length).all())
+
+    def _holds(self, value: Matrix) -> bool:
+        for i, j in np.argwhere(self._length != np.inf):
+            bound, strict = self._decode(self._length[i, j])
+            gap = (value[i] - value[j]) * self.unit
+            if gap > bound or (strict and gap == bound):
+                return False
+        return True
+
+
+def _type_bounds(nodes: Iterable[Node]) -> list[Difference]:
+    out = []
+    for node in nodes:
+        if node.type.domain is Domain.BOUNDED:
+            assert node.type.low is not None and node.type.high is not None
+            out.append(Difference(node.ref, None, node.type.high))
+            out.append(Difference(None, node.ref, -node.type.low))
+    return out
+
+
+def _all_apart(solution: Mapping[Ref, Fraction], apart: Iterable[Disequality]) -> bool:
+    return all(solution[d.left] - (solution[d.right] if d.right is not None else 0) != d.value for d in apart)
+
+
+def _pick(low: End, high: End, step: Fraction, taken: set[Fraction]) -> Fraction | None:
+    """A value between two ends, as near to the lower one as may be, that is not taken."""
+    if step:
+        return _pick_stepped(low, high, step, taken)
+    return _pick_dense(low, high, taken)
+
+
+def _pick_stepped(low: End, high: End, step: Fraction, taken: set[Fraction]) -> Fraction | None:
+    if low is not None:
+        start, way = -(-low[0] // step) * step, step
+        if low[1] and start == low[0]:
+            start += step
+    elif high is not None:
+        start, way = (high[0] // step) * step, -step
+        if high[1] and start == high[0]:
+            start -= step
+    else:
+        start, way = Fraction(0), step
+    for _ in range(len(taken) + 1):
+        if high is not None and (start > high[0] or (start == high[0] and high[1])):
+            return None
+        if start not in taken:
+            return start
+        start += way
+    return None
+
+
+def _pick_dense(low: End, high: End, taken: set[Fraction]) -> Fraction | None:
+    if low is not None and high is not None and low[0] == high[0]:
+        return low[0] if not (low[1] or high[1] or low[0] in taken) else None
+    if low is not None and high is not None:
+        width = high[0] - low[0]
+        choices = [low[0] + width * Fraction(k, len(taken) + 2) for k in range(1, len(taken) + 2)]
+    elif low is not None:
+        choices = [low[0] + k for k in range(1, len(taken) + 2)]
+    elif high is not None:
+        choices = [high[0] - k for k in range(1, len(taken) + 2)]
+    else:
+        choices = [Fraction(k) for k in range(len(taken) + 1)]
+    return next((c for c in choices if c not in taken), None)

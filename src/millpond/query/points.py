@@ -1,0 +1,105 @@
+"""SQL values as points on a line, and back.
+
+Numbers are themselves, dates count days, booleans are 0 and 1.  Strings have no arithmetic, only an
+order, so the constants of a query are numbered in their order and everything else lies between two
+of them, below the first or above the last.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+from millpond.query.domains import Family, SqlType
+from millpond.query.model import Scalar
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_INSTANT = datetime(1970, 1, 1)
+# Digits of the counters that make up strings between two constants.
+_DIGITS = 9
+
+
+@dataclass(frozen=True)
+class Points:
+    """The map between values and points for one query, given its string constants in order."""
+
+    strings: tuple[str, ...] = ()
+
+    @staticmethod
+    def with_strings(constants: Iterable[str]) -> Points:
+        return Points(tuple(sorted(set(constants))))
+
+    def of(self, value: Scalar) -> Fraction:
+        """
+        >>> Points().of(date(1970, 1, 3)), Points(("a", "b")).of("b"), Points().of(0.5)
+        (Fraction(2, 1), Fraction(2, 1), Fraction(1, 2))
+        >>> points = Points(("m",))
+        >>> points.of("") < points.of("a") < points.of("aa") < points.of("m") == 1 < points.of("ma")
+        True
+        """
+        match value:
+            case str():
+                return self._string_point(value)
+            case datetime():
+                return Fraction((value.replace(tzinfo=None) - _INSTANT) // timedelta(microseconds=1))
+            case date():
+                return Fraction(value.toordinal() - _EPOCH)
+            case None:
+                raise ValueError("NULL is not a point")
+            case _:
+                return Fraction(value)
+
+    def _string_point(self, text: str) -> Fraction:
+        """A constant's number, or a point between its neighbours' that keeps the order of strings."""
+        below = bisect_left(self.strings, text)
+        if below < len(self.strings) and self.strings[below] == text:
+            return Fraction(below + 1)
+        digits = Fraction(0)
+        for byte in reversed(text.encode("utf-8", "surrogatepass")):
+            digits = (digits + byte + 1) / 257
+        return below + (1 + digits) / 3
+
+    def value(self, point: Fraction, type_: SqlType) -> Scalar:
+        """The value of a type at a point; for strings of points between constants see ``strings_at``."""
+        match type_.family:
+            case Family.BOOLEAN:
+                return point != 0
+            case Family.DATE:
+                return date.fromordinal(int(point) + _EPOCH)
+            case Family.TIME:
+                return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=int(point))
+            case Family.STRING:
+                return self.strings_at([point])[point]
+            case Family.NUMBER:
+                if type_.step == 0:
+                    return float(point)
+                if type_.step == 1:
+                    return int(point)
+                return Decimal(point.numerator) / Decimal(point.denominator)
+
+    def strings_at(self, points: Iterable[Fraction]) -> dict[Fraction, str]:
+        """Strings for all points at once, in the order of the points.
+
+        Raises ValueError where there is no room: nothing lies between 'a' and 'a' followed by NUL.
+
+        >>> Points(("a", "b")).strings_at([Fraction(1), Fraction(3, 2)])
+        {Fraction(1, 1): 'a', Fraction(3, 2): 'a!000000000'}
+        """
+        out: dict[Fraction, str] = {}
+        count: dict[int, int] = {}
+        for point in sorted(set(points)):
+            if point.denominator == 1 and 1 <= point <= len(self.strings):
+                out[point] = self.strings[int(point) - 1]
+                continue
+            gap = min(max(int(point // 1), 0), len(self.strings))
+            prefix = self.strings[gap - 1] if gap else ""
+            text = f"{prefix}!{count.get(gap, 0):0{_DIGITS}d}"
+            count[gap] = count.get(gap, 0) + 1
+            if gap < len(self.strings) and text >= self.strings[gap]:
+                raise ValueError(f"no room for a string below {self.strings[gap]!r}")
+            out[point] = text
+        return out

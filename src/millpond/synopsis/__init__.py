@@ -1,0 +1,1 @@
+"""What is kept: constant-size summaries of streams."""

@@ -1,0 +1,171 @@
+"""Classes of values: what a synopsis tells apart in a column, and what it need not.
+
+Outside the range in which its partners can lie, all values of a column compare alike, so they are one
+class below and one above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, lcm
+
+from millpond.query.closure import Range
+from millpond.query.model import Ref
+from millpond.query.normalize import Part
+
+BELOW = "below"
+ABOVE = "above"
+NULL = "null"
+
+
+class NoPlan(Exception):
+    """No synopsis is known for what the checker found bounded."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where a join partner tells a column's values apart: at ``anchor`` plus multiples of ``step``.
+
+    A ``step`` of 0 is a dense partner, which tells any two values apart.  None is no end.
+    """
+
+    low: Fraction | None
+    high: Fraction | None
+    step: Fraction
+    anchor: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True)
+class Code:
+    """The classes of a column: each value from ``low`` to ``high``, all below, all above, and NULL.
+
+    A dense column that meets only integers has a class for each of them and for each gap between two;
+    ``grid`` is their (anchor, step).
+    """
+
+    column: Ref
+    low: Fraction
+    high: Fraction
+    values: int
+    below: bool
+    above: bool
+    null: bool
+    grid: tuple[Fraction, Fraction] | None = None
+
+    @property
+    def classes(self) -> int:
+        return self.values + self.below + self.above + self.null
+
+    def of(self, point: Fraction | None) -> Fraction | str:
+        """The class of a value.
+
+        >>> code = Code(Ref("S", "B"), Fraction(11), Fraction(19), 9, below=True, above=False, null=False)
+        >>> code.classes, code.of(Fraction(-5)), code.of(Fraction(12))
+        (10, 'below', Fraction(12, 1))
+        """
+        if point is None:
+            return NULL
+        if point < self.low:
+            return BELOW
+        if point > self.high:
+            return ABOVE
+        if self.grid is None:
+            return point
+        anchor, step = self.grid
+        steps = (point - anchor) // step
+        on_grid = anchor + steps * step == point
+        return point if on_grid else anchor + (steps + Fraction(1, 2)) * step
+
+
+def exact_code(part: Part, ref: Ref, nullable: bool = True) -> Code:
+    """Every value of a bounded column is a class of its own; NULL too where it can occur."""
+    null = nullable and part.can_be_null(ref)
+    if ref in part.nulls:
+        return Code(ref, Fraction(1), Fraction(0), 0, below=False, above=False, null=True)
+    r = part.closure.range(ref)
+    if r.low is None or r.high is None:
+        raise NoPlan(f"{ref} is unbounded")
+    return Code(ref, r.low, r.high, _count(part, ref, r.low, r.high), below=False, above=False, null=null)
+
+
+def clamped_code(part: Part, ref: Ref, windows: Sequence[Window]) -> Code:
+    """The classes of a joined column, given the window of each of its partners."""
+    r = part.closure.range(ref)
+    lows = [_tighter(w.low, r.low, max) for w in windows]
+    highs = [_tighter(w.high, r.high, min) for w in windows]
+    if any(x is None for x in (*lows, *highs)):
+        raise NoPlan(f"the partners of {ref} can lie anywhere")
+    low = min(x for x in lows if x is not None)
+    high = max(x for x in highs if x is not None)
+    grid = None
+    if not part.closure.nodes[part.closure.index[ref]].type.step and low < high:
+        grid = _common_grid(ref, windows)
+        values = 2 * int((high - low) / grid[1]) + 3
+    else:
+        values = _count(part, ref, low, high)
+    below, above = _beyond(part, ref, r, low, lower=True), _beyond(part, ref, r, high, lower=False)
+    return Code(ref, low, high, values, below, above, null=False, grid=grid)
+
+
+def _common_grid(ref: Ref, windows: Sequence[Window]) -> tuple[Fraction, Fraction]:
+    """A grid on which all points lie at which some partner tells values apart."""
+    if any(not w.step for w in windows):
+        raise NoPlan(f"{ref} has values without number among those of its partners")
+    anchor = windows[0].anchor
+    lengths = [w.step for w in windows] + [w.anchor - anchor for w in windows if w.anchor != anchor]
+    unit = Fraction(1, lcm(*(x.denominator for x in lengths)))
+    return anchor, gcd(*(int(x / unit) for x in lengths)) * unit
+
+
+def _tighter(
+    a: Fraction | None, b: Fraction | None, pick: Callable[[list[Fraction]], Fraction]
+) -> Fraction | None:
+    known = [x for x in (a, b) if x is not None]
+    return pick(known) if known else None
+
+
+def _allowed(part: Part, ref: Ref) -> list[Range]:
+    """The ranges that disjunctive filters leave to a column, within its own."""
+    r = part.closure.range(ref)
+    for name, ranges in part.allowed:
+        if name == ref:
+            return list(ranges)
+    return [r]
+
+
+def _count(part: Part, ref: Ref, low: Fraction, high: Fraction) -> int:
+    """How many values of a column lie from ``low`` to ``high``."""
+    step = part.closure.nodes[part.closure.index[ref]].type.step
+    seen: set[tuple[Fraction, Fraction]] = set()
+    for r in _allowed(part, ref):
+        start = low if r.low is None else max(low, r.low)
+        end = high if r.high is None else min(high, r.high)
+        if start <= end:
+            seen.add((start, end))
+    if not step:
+        if any(start != end for start, end in seen):
+            raise NoPlan(f"{ref} has values without number between {low} and {high}")
+        return len(seen)
+    total, reached = 0, None
+    for start, end in sorted(seen):
+        if reached is not None:
+            start = max(start, reached + step)
+        if start <= end:
+            total += int(end // step - -(-start // step)) + 1
+            reached = end
+    return total
+
+
+def _beyond(part: Part, ref: Ref, own: Range, edge: Fraction, lower: bool) -> bool:
+    """Values of the column lie beyond an edge."""
+    for r in _allowed(part, ref):
+        end = r.low if lower else r.high
+        limit = own.low if lower else own.high
+        if end is None and limit is None:
+            return True
+        reach = [x for x in (end, limit) if x is not None]
+        if (lower and max(reach) < edge) or (not lower and min(reach) > edge):
+            return True
+    return False
