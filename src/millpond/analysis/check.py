@@ -6,20 +6,22 @@ a failure whose certificate brute force confirms: *unbounded*; otherwise *undete
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-from millpond.analysis.explain import undetermined_reason, violation_reason
+from millpond.analysis.candidates import Clue, having_constants
+from millpond.analysis.certificate import find_witness
+from millpond.analysis.explain import essential, undetermined_reason, violation_reason
 from millpond.analysis.needs import Failure, Need, SelectNeeds, needs_of
 from millpond.analysis.ordering import Ordering
 from millpond.analysis.selfjoin import has_self_join
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED, Reason, State, Verdict
-from millpond.analysis.witness import Clue, find_witness, having_constants
 from millpond.errors import WitnessSizeError
 from millpond.query.domains import Domain
 from millpond.query.evaluate import is_aggregate, item_refs, refs
 from millpond.query.model import TRUE, Query, Select
-from millpond.query.normalize import Part, TooManyParts, parts_of, refined
+from millpond.query.normalize import TooManyParts
 from millpond.query.parse import parse
+from millpond.query.parts import Part, parts_of, refined
 from millpond.synopsis.classes import NoPlan
 from millpond.synopsis.derive import plan_of
 from millpond.synopsis.size import state_of
@@ -109,17 +111,10 @@ def _unbounded_or_undetermined(query: Query, failures: list[tuple[Select, Failur
         except WitnessSizeError:
             continue
         if witness is not None:
-            reasons = tuple(
-                violation_reason(s, f) for s, f in _distinct_failures([(select, failure), *failures])
-            )
-            return Verdict(UNBOUNDED, reasons, State(None, None), query, clue=clue)
-    return _undetermined(
-        query,
-        tuple(
-            undetermined_reason("unconfirmed", violation_reason(s, f).message, violation_reason(s, f))
-            for s, f in _distinct_failures(failures)
-        ),
-    )
+            reasons = essential(violation_reason(s, f) for s, f in [(select, failure), *failures])
+            return Verdict(UNBOUNDED, tuple(reasons), State(None, None), query, clue=clue)
+    causes = [violation_reason(s, f) for s, f in failures]
+    return _undetermined(query, essential(undetermined_reason("unconfirmed", c.message, c) for c in causes))
 
 
 def _confirmed_rows(select: Select, failure: Failure) -> int:
@@ -130,17 +125,8 @@ def _confirmed_rows(select: Select, failure: Failure) -> int:
     return CONFIRMED_ROWS_DOUBTFUL if doubtful else CONFIRMED_ROWS
 
 
-def _distinct_failures(failures: list[tuple[Select, Failure]]) -> list[tuple[Select, Failure]]:
-    seen: dict[Any, tuple[Select, Failure]] = {}
-    for select, failure in failures:
-        seen.setdefault(
-            (failure.violation.code, failure.violation.columns, failure.aggregate), (select, failure)
-        )
-    return list(seen.values())
-
-
-def _undetermined(query: Query, reasons: tuple[Reason, ...]) -> Verdict:
-    return Verdict(UNDETERMINED, reasons, State(None, None), query)
+def _undetermined(query: Query, reasons: Sequence[Reason]) -> Verdict:
+    return Verdict(UNDETERMINED, tuple(reasons), State(None, None), query)
 
 
 def _not_analysed(query: Query) -> Reason | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Kept, KeptColumn, Reason, Verdict
 from millpond.query.model import Aggregate, Arithmetic, Comparison, Expr, Literal, Negation, Op, Ref, Select
-from millpond.query.normalize import Part
+from millpond.query.parts import Part
 
 if TYPE_CHECKING:
     from millpond.analysis.needs import Failure
@@ -33,7 +33,7 @@ _KEEPS = {
     "rows already emitted": "rows already written",
 }
 # Reasons that say again of a join's columns what its equality has said.
-_IMPLIED_BY_EQUALITY = ("counted-inequality-join", "conflicting-references")
+_IMPLIED_BY_EQUALITY = ("counted-inequality-join", "counted-disequality-join", "conflicting-references")
 
 
 # --- reasons ---------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def violation_reason(select: Select, failure: Failure) -> Reason:
     """The condition that fails, in the user's own words, and why memory must grow."""
     violation, part = failure.violation, failure.part
     columns = tuple(str(ref) for ref in violation.columns if ref.occurrence != "?")
-    texts = {text for low, high in violation.joins for text in because(part, low, high)}
+    texts = {text for low, high in violation.joins for text in because(part, low, high) if text}
     as_written = sorted(texts, key=lambda text: (select.text.find(text), text))
     return Reason(
         violation.code, columns, " AND ".join(as_written) or None, _message(select, failure, columns)
@@ -213,12 +213,11 @@ def explain(verdict: Verdict) -> str:
 
 def _reason_lines(reasons: Sequence[Reason]) -> list[str]:
     lines = []
-    shown = essential(reasons)
-    for reason in shown[:_MAX_LINES]:
+    for reason in reasons[:_MAX_LINES]:
         text = f"{reason.predicate}: {reason.message}." if reason.predicate else f"{reason.message}."
         lines += _wrapped("  ", text, "    ")
-    if len(shown) > _MAX_LINES:
-        lines.append(f"  … and {len(shown) - _MAX_LINES} more of the kind")
+    if len(reasons) > _MAX_LINES:
+        lines.append(f"  … and {len(reasons) - _MAX_LINES} more of the kind")
     return lines
 
 

@@ -12,6 +12,7 @@ from fractions import Fraction
 from millpond.analysis.ordering import Ordering
 from millpond.analysis.spj import Track, Violation
 from millpond.query.closure import Closure
+from millpond.query.evaluate import expression, refs
 from millpond.query.model import Ref
 
 Assignment = dict[Ref, Fraction]
@@ -70,7 +71,31 @@ class Layout:
         for ref, point in (given or {}).items():
             if fixed.setdefault(ref, point) != point:
                 return None
-        return self._closure.solve(fixed, self._ordering.part.apart)
+        solution = self._closure.solve(fixed, self._ordering.part.apart)
+        return None if solution is None else self._with_expressions(solution)
+
+    def _with_expressions(self, solution: Assignment) -> Assignment:
+        """Where a column stands for an expression, a free column of it is set so that it comes true."""
+        for derived, expr in self._ordering.part.derived:
+            compute = expression(expr, {derived.occurrence: 0})
+            for ref in sorted(refs(expr), key=str):
+                row = {r.column: v for r, v in solution.items() if r.occurrence == ref.occurrence}
+                at_0, at_1 = (compute(({**row, ref.column: Fraction(x)},)) for x in (0, 1))
+                step = self._closure.nodes[self._closure.index[ref]].type.step
+                if not self._is_free(ref) or at_0 is None or at_1 is None or at_0 == at_1:
+                    continue
+                point = (solution[derived] - at_0) / (at_1 - at_0)
+                if not step or point % step == 0:
+                    solution[ref] = point
+                    break
+        return solution
+
+    def _is_free(self, ref: Ref) -> bool:
+        """Nothing at all is known of the column."""
+        i = self._closure.index[ref]
+        apart = {r for d in self._ordering.part.apart for r in (d.left, d.right)}
+        known = self._closure.finite[i, :].sum() > 1 or self._closure.finite[:, i].sum() > 1
+        return bool(self._closure.low_end[i] and self._closure.high_end[i] and not known and ref not in apart)
 
     def _place(self, track: Track, i: int) -> tuple[Fraction, Fraction]:
         """Where the window of a track's round begins, and the scale of offsets inside it."""
@@ -101,26 +126,31 @@ class Layout:
         """Offsets within a window that respect the bounds between the track's columns."""
         placed: Assignment = {}
         for ref in track.columns:
-            lows: list[Fraction] = []
-            highs: list[Fraction] = []
-            for other, offset in placed.items():
-                above, under = self._closure.bound(other, ref), self._closure.bound(ref, other)
-                if above is not None:
-                    lows.append(offset - above[0] + (self._step if above[1] else 0))
-                if under is not None:
-                    highs.append(offset + under[0] - (self._step if under[1] else 0))
-            offset, way = (
-                (min(highs), -self._step)
-                if highs and not lows
-                else (max(lows, default=Fraction(0)), self._step)
-            )
-            for _ in self._ordering.part.apart:
-                if self._collides(ref, offset, placed) and (
-                    way < 0 or offset + way <= min(highs, default=offset + way)
-                ):
-                    offset += way
-            placed[ref] = offset
+            placed[ref] = self._offset(ref, placed)
         return placed
+
+    def _offset(self, ref: Ref, placed: Assignment) -> Fraction:
+        """An offset between what the columns placed before allow, as low as may be."""
+        lows: list[tuple[Fraction, bool]] = []
+        highs: list[tuple[Fraction, bool]] = []
+        for other, offset in placed.items():
+            above, under = self._closure.bound(other, ref), self._closure.bound(ref, other)
+            lows += [(offset - above[0], above[1])] if above is not None else []
+            highs += [(offset + under[0], under[1])] if under is not None else []
+        if not lows and not highs:
+            offset, way = Fraction(0), self._step
+        elif not lows:
+            end, strict = min(highs, key=lambda e: (e[0], not e[1]))
+            offset, way = end - self._step * strict, -self._step
+        else:
+            end, strict = max(lows)
+            room = min((h for h, _ in highs), default=None)
+            gap = self._step if room is None or end + self._step < room else (room - end) / 2
+            offset, way = end + gap * strict, gap
+        for _ in self._ordering.part.apart:
+            if self._collides(ref, offset, placed) and all(offset + way <= h for h, _ in highs):
+                offset += way
+        return offset
 
     def _collides(self, ref: Ref, offset: Fraction, placed: Assignment) -> bool:
         """A disequality forbids the offset."""

@@ -30,7 +30,7 @@ from millpond.query.model import (
     Select,
     Table,
 )
-from millpond.query.normalize import Part, linear, with_column
+from millpond.query.parts import Part, linear, with_column
 
 PROJECTED = "unbounded-projection"
 GROUPED = "unbounded-group"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from millpond.query.closure import Closure
 from millpond.query.model import Ref
-from millpond.query.normalize import Part
+from millpond.query.parts import Part
 
 Bools = NDArray[np.bool_]
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 from millpond.analysis.spj import Violation
 from millpond.query.closure import Closure
 from millpond.query.model import Comparison, Condition, Literal, Op, Ref
-from millpond.query.normalize import Part, substituted, with_literal
+from millpond.query.parts import Part, substituted, with_literal
 
 # Pieces looked at before giving up; their number is exponential in the columns of the occurrences.
 MAX_PIECES = 600
@@ -64,7 +64,7 @@ def _covers(part: Part, old: str, new: str, projected: Sequence[Ref]) -> bool:
     mine = [n.ref for n in closure.nodes if n.ref.occurrence == old]
     rest: list[Ref | None] = [*(n.ref for n in closure.nodes if n.ref.occurrence != old), None]
     for ref in projected:
-        if ref.occurrence == old and not _equal(closure, ref, Ref(new, ref.column)):
+        if ref.occurrence == old and not _equal(part, ref, Ref(new, ref.column)):
             return False
     if not _same_filters(part, old, new):
         return False
@@ -83,7 +83,11 @@ def _moved(ref: Ref | None, old: str, new: str) -> Ref | None:
     return Ref(new, ref.column) if ref is not None and ref.occurrence == old else ref
 
 
-def _equal(closure: Closure, a: Ref, b: Ref) -> bool:
+def _equal(part: Part, a: Ref, b: Ref) -> bool:
+    """Two columns hold the same value in every match, or are both NULL."""
+    closure = part.closure
+    if a in part.nulls or b in part.nulls:
+        return a in part.nulls and b in part.nulls
     return b in closure.index and closure.bound(a, b) == closure.bound(b, a) == (Fraction(0), False)
 
 

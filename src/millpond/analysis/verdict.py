@@ -9,7 +9,7 @@ from millpond.errors import NotUnboundedError
 from millpond.query.model import Query
 
 if TYPE_CHECKING:
-    from millpond.analysis.witness import Clue
+    from millpond.analysis.candidates import Clue
     from millpond.synopsis.plan import Plan
 
 BOUNDED = "bounded"
@@ -114,7 +114,7 @@ class Verdict:
         Raises NotUnboundedError unless the query is unbounded, WitnessSizeError where the columns' types
         have no room for ``n`` rows.
         """
-        from millpond.analysis.witness import witness_of
+        from millpond.analysis.certificate import witness_of
 
         if self.clue is None:
             raise NotUnboundedError(

@@ -1,73 +1,27 @@
-"""Certificates of growth: rows that every algorithm must tell apart.
+"""What a certificate of growth is: rows that every algorithm must tell apart.
 
 A witness is a *fooling set*: N optional rows (the universe) and N probes such that what the query says
-after probe k tells whether row k was there.  Candidates are laid out from a violation as in the proofs
-of paper 1 (Lemmas A.3 to A.7) and from the arguments for aggregates; a candidate counts only after the
-query has been evaluated by brute force on every subset of its universe.
+after probe k tells whether row k was there.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal
-from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
-from millpond.analysis.layout import Assignment, Layout, Pace, doubling, steady, without_midpoints
-from millpond.analysis.ordering import Ordering
-from millpond.analysis.spj import Violation
-from millpond.errors import WitnessSizeError
-from millpond.query.domains import Family
-from millpond.query.evaluate import Evaluator, Row, condition, is_aggregate
-from millpond.query.model import (
-    Aggregate,
-    And,
-    Arithmetic,
-    Comparison,
-    Literal,
-    Negation,
-    Not,
-    Or,
-    Query,
-    Ref,
-    Select,
-    Table,
-)
-from millpond.query.points import Points
+from millpond.query.evaluate import Evaluator, Row
+from millpond.query.model import Query
 
 # Universes up to this size are confirmed on all subsets, larger ones on a sample.
 EXHAUSTIVE = 8
 _FLIPS = 40
 _SUBSETS = 8
-# Copies of a probe's rows that a HAVING threshold may ask for.
-_MAX_COPIES = 240
-# Rounds whose windows may double.
-_MAX_DOUBLING = 40
-_FIRST_INSTANT = datetime(2000, 1, 1)
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A row before its values are known: an occurrence in an assignment."""
-
-    occurrence: str
-    assignment: Assignment
-
-    def __hash__(self) -> int:
-        return hash((self.occurrence, tuple(sorted((str(k), v) for k, v in self.assignment.items()))))
-
-
-@dataclass(frozen=True)
-class Sketch:
-    """A witness in terms of assignments."""
-
-    setup: tuple[Placed, ...]
-    universe: tuple[Placed, ...]
-    probes: tuple[tuple[Placed, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -98,46 +52,6 @@ class Witness:
         }
 
 
-@dataclass(frozen=True)
-class Clue:
-    """What a certificate is built from: a violation in one part of one select, for one aggregate."""
-
-    select: Select
-    ordering: Ordering
-    violation: Violation
-    aggregate: Aggregate | None = None
-
-    @property
-    def aliases(self) -> list[str]:
-        """The occurrences that need rows of their own."""
-        return [a for a in self.ordering.part.aliases if any(o.alias == a for o in self.select.occurrences)]
-
-
-def witness_of(query: Query, clue: Clue, n: int) -> Witness:
-    """A confirmed witness with ``n`` optional rows; raises WitnessSizeError where there is none."""
-    if n < 1:
-        raise WitnessSizeError("a witness needs at least one row", remedy="ask for n = 1 or more")
-    found = find_witness(query, clue, n)
-    if found is None:
-        raise WitnessSizeError(
-            f"no witness of {n} rows fits the columns' types", remedy="ask for a smaller n"
-        )
-    return found
-
-
-def find_witness(query: Query, clue: Clue, n: int) -> Witness | None:
-    """The first candidate that brute force confirms, or None."""
-    compare = "answer" if any(is_aggregate(s) for s in query.selects) else "emitted"
-    for sketch in _amplified(clue, _candidates(clue, n)):
-        witness = _realise(clue, sketch, compare)
-        if witness is not None and confirms(query, witness):
-            return witness
-    return None
-
-
-# --- confirming ------------------------------------------------------------------------------------
-
-
 def confirms(query: Query, witness: Witness, seed: int = 0) -> bool:
     """Brute force: for every subset of the universe, each probe tells its row's presence.
 
@@ -155,8 +69,9 @@ def confirms(query: Query, witness: Witness, seed: int = 0) -> bool:
         subsets = sorted({rng.getrandbits(n) for _ in range(_SUBSETS)})
     if any(trial.response(subset, k) == trial.response(subset & ~(1 << k), k) for subset, k in flips):
         return False
-    everything = {tuple(trial.response(subset, k) for k in range(n)) for subset in subsets}
-    return len(everything) == len(subsets)
+    if n <= EXHAUSTIVE:
+        return len({tuple(trial.response(subset, k) for k in range(n)) for subset in subsets}) == len(subsets)
+    return all(trial.tells_apart(a, b) for a, b in combinations(subsets, 2))
 
 
 class _Trial:
@@ -180,6 +95,11 @@ class _Trial:
             self._known[subset, k] = frozenset((row, count) for row, count in result.items() if count)
         return self._known[subset, k]
 
+    def tells_apart(self, one: int, other: int) -> bool:
+        """Some probe answers differently after the two subsets."""
+        differing = (k for k in range(len(self._witness.universe)) if (one ^ other) >> k & 1)
+        return any(self.response(one, k) != self.response(other, k) for k in differing)
+
     def _prefix(self, subset: int) -> tuple[dict[str, list[Row]], Counter[Any]]:
         if subset not in self._before:
             data: dict[str, list[Row]] = {}
@@ -189,291 +109,6 @@ class _Trial:
             emitted = self._witness.compare == "emitted"
             self._before[subset] = data, self._evaluator.answer(data) if emitted else Counter()
         return self._before[subset]
-
-
-# --- candidates ------------------------------------------------------------------------------------
-
-
-def _candidates(clue: Clue, n: int) -> Iterator[Sketch]:
-    """Layouts worth trying, the plainest first."""
-    aliases = clue.aliases
-    holders = [clue.violation.keeper, *(ref.occurrence for ref in clue.violation.columns)]
-    keepers = dict.fromkeys(alias for alias in holders if alias in aliases)
-    if clue.violation.code == "counted-disequality-join":
-        yield from _disequality(clue, n)
-    # Means of evenly spaced values coincide; those of powers of two do not.
-    ratio = clue.aggregate is not None and clue.aggregate.function == "AVG" and n <= _MAX_DOUBLING
-    for pace in (steady, doubling) if ratio else (steady,):
-        for universe_value, probe_value in _value_pairs(clue):
-            rounds = _rounds(clue, n + 2, universe_value, pace)
-            if rounds is None:
-                continue
-
-            def altered(
-                given: Mapping[Ref, Fraction] = probe_value, pace: Pace = pace
-            ) -> list[Assignment] | None:
-                return _rounds(clue, n + 2, given, pace)
-
-            for keeper in keepers:
-                others = [a for a in aliases if a != keeper]
-                yield from _patterns(clue, keeper, others, n, rounds, altered)
-    if clue.aggregate is not None and clue.aggregate.function == "MEDIAN":
-        yield from _median_scan(clue, n)
-
-
-def _amplified(clue: Clue, sketches: Iterator[Sketch]) -> Iterator[Sketch]:
-    """Under HAVING, also with probes repeated as often as its constants suggest."""
-    thresholds = sorted({c + d for c in having_constants(clue.select) for d in (-1, 0, 1)})
-    for sketch in sketches:
-        yield sketch
-        for copies in thresholds:
-            if 1 < copies <= _MAX_COPIES:
-                yield replace(sketch, probes=tuple(probe * copies for probe in sketch.probes))
-
-
-def having_constants(select: Select) -> set[int]:
-    """The thresholds that HAVING compares with; below them an answer may tell nothing."""
-    found: set[int] = set()
-    todo: list[Any] = [select.having]
-    while todo:
-        match todo.pop():
-            case Comparison(left=left, right=right) | Arithmetic(left=left, right=right):
-                todo += [left, right]
-            case And(operands=operands) | Or(operands=operands):
-                todo += operands
-            case Not(operand=operand) | Negation(operand=operand):
-                todo.append(operand)
-            case Literal(value=int() as value):
-                found.add(abs(value))
-    return found
-
-
-def _rounds(
-    clue: Clue, rounds: int, given: Mapping[Ref, Fraction], pace: Pace = steady
-) -> list[Assignment] | None:
-    layout = Layout(clue.ordering, clue.violation, rounds, pace)
-    out = []
-    for i in range(rounds):
-        assignment = layout.assignment(i, given)
-        if assignment is None:
-            return None
-        out.append(assignment)
-    return out
-
-
-def _value_pairs(clue: Clue) -> Iterator[tuple[dict[Ref, Fraction], dict[Ref, Fraction]]]:
-    """Values for the aggregated column in the universe and, as a contrast, in probes."""
-    argument = clue.aggregate.argument if clue.aggregate else None
-    index = clue.ordering.closure.index
-    if not isinstance(argument, Ref) or argument not in index:
-        yield {}, {}
-        return
-    fixed = {ref for track in clue.violation.tracks for ref in track.columns}
-    if argument in fixed:
-        yield {}, {}
-        return
-    r = clue.ordering.closure.range(argument)
-    step = clue.ordering.closure.nodes[index[argument]].type.step or Fraction(1)
-    low = r.low if r.low is not None else (r.high - 9 * step if r.high is not None else Fraction(1))
-    high = r.high if r.high is not None else low + 9 * step
-    if r.low_strict or r.high_strict:
-        low, high = (2 * low + high) / 3, (low + 2 * high) / 3
-    pairs = [(high, low), (low, high)]
-    for threshold in sorted(having_constants(clue.select)):
-        over, under = Fraction(threshold) + step, Fraction(threshold) - step
-        pairs += [(over, under), (under, over)]
-    for u, p in pairs:
-        yield {argument: u}, {argument: p}
-    yield {}, {}
-
-
-def _patterns(
-    clue: Clue,
-    keeper: str,
-    others: list[str],
-    n: int,
-    rounds: list[Assignment],
-    alter: Callable[[], list[Assignment] | None],
-) -> Iterator[Sketch]:
-    """Ways to use n + 2 rounds: the first and the last are references, those between are optional."""
-    inner = range(1, n + 1)
-    universe = tuple(Placed(keeper, rounds[i]) for i in inner)
-
-    def rows(assignment: Assignment, aliases: Sequence[str]) -> tuple[Placed, ...]:
-        return tuple(Placed(a, assignment) for a in aliases)
-
-    everything = [keeper, *others]
-    if others:
-        yield Sketch((), universe, tuple(rows(rounds[k], others) for k in inner))
-    else:
-        yield Sketch((), universe, tuple(rows(rounds[k], [keeper]) for k in inner))
-    # COUNT(DISTINCT): every other value is made present, so that the count tells of the k-th.
-    yield Sketch(
-        (),
-        universe,
-        tuple(
-            rows(rounds[k], others) + tuple(Placed(keeper, rounds[j]) for j in inner if j != k) for k in inner
-        ),
-    )
-    yield Sketch((), universe, tuple(rows(rounds[k], everything) for k in inner))
-    # A match that is always there, below or above the optional ones.
-    for reference in (0, n + 1):
-        yield Sketch(
-            rows(rounds[reference], everything),
-            universe,
-            tuple(rows(rounds[k], others or [keeper]) for k in inner),
-        )
-    altered = alter()
-    if altered is None:
-        return
-    yield Sketch((), universe, tuple(rows(rounds[k], others) + rows(altered[k], [keeper]) for k in inner))
-    for reference in (0, n + 1):
-        yield Sketch(
-            rows(altered[reference], everything),
-            universe,
-            tuple(rows(rounds[k], others or [keeper]) for k in inner),
-        )
-    if others:
-        # Two neighbouring probes with different values: their counts differ by the k-th row alone.
-        for beside in (1, -1):
-            yield Sketch(
-                (),
-                universe,
-                tuple(rows(rounds[k], others) + rows(altered[k + beside], others) for k in inner),
-            )
-            home = _home(clue)
-            if home in others and len(others) > 1:
-                for a, b in ((others, [home]), ([home], others)):
-                    probes = tuple(rows(rounds[k], a) + rows(altered[k + beside], b) for k in inner)
-                    yield Sketch((), universe, probes)
-
-
-def _home(clue: Clue) -> str | None:
-    """The occurrence of the aggregated column."""
-    argument = clue.aggregate.argument if clue.aggregate else None
-    return argument.occurrence if isinstance(argument, Ref) else None
-
-
-def _disequality(clue: Clue, n: int) -> Iterator[Sketch]:
-    """x <> y counted: a probe with a fresh y counts all rows, one with y = x_k all but the k-th."""
-    left, right = clue.violation.columns
-    gap = next(d.value for d in clue.ordering.part.apart if (d.left, d.right) == (left, right))
-    others = [a for a in clue.aliases if a != left.occurrence]
-    layout = Layout(clue.ordering, clue.violation, n + 2)
-    for given, contrast in _value_pairs(clue):
-        rounds = _rounds(clue, n + 2, given)
-        if rounds is None:
-            continue
-        fresh = layout.assignment(0, {**given, right: rounds[n + 1][left] - gap})
-        if fresh is None:
-            continue
-        rest = {r: v for r, v in fresh.items() if r.occurrence not in (left.occurrence, right.occurrence)}
-        universe = [layout.assignment(i, {**rest, **given, right: fresh[right]}) for i in range(1, n + 1)]
-        constant = layout.assignment(0, {**rest, **contrast, right: fresh[right]})
-        for value in (given, contrast):
-            excluding = [
-                layout.assignment(0, {**rest, **value, right: rounds[i][left] - gap}) for i in range(1, n + 1)
-            ]
-            if not (all(universe) and all(excluding)):
-                continue
-            optional = tuple(Placed(left.occurrence, a) for a in universe if a)
-            counting = tuple(Placed(a, fresh) for a in others)
-            probes = tuple((*counting, Placed(right.occurrence, x)) for x in excluding if x)
-            yield Sketch((), optional, probes)
-            if constant is not None:
-                yield Sketch((Placed(left.occurrence, constant),), optional, probes)
-
-
-def _median_scan(clue: Clue, n: int) -> Iterator[Sketch]:
-    """Small or large values move the middle over every optional one.
-
-    All values are different and none is the mean of two others, so each one more changes the median.
-    Under HAVING, as many values on both sides are there from the beginning.
-    """
-    keeper = clue.violation.keeper
-    others = [a for a in clue.aliases if a != keeper]
-    always = min(max(having_constants(clue.select), default=0), _MAX_COPIES)
-    side = n + always
-    layout = Layout(clue.ordering, clue.violation, 2 * side + n, without_midpoints)
-    found = [layout.assignment(i) for i in range(2 * side + n)]
-    rounds = [a for a in found if a is not None]
-    if len(rounds) < len(found):
-        return
-    small, optional, large = rounds[:side], rounds[side : side + n], rounds[side + n :]
-    balance = tuple(Placed(keeper, a) for a in (*small[n:], *large[n:]))
-    for partner in (small[0], large[-1]):
-        probes = []
-        for k in range(n):
-            excess = n - 1 - 2 * k
-            padding = (
-                small[:excess] if excess > 0 else large[:-excess] if excess < 0 else [small[0], large[0]]
-            )
-            probes.append((*(Placed(a, partner) for a in others), *(Placed(keeper, a) for a in padding)))
-        yield Sketch(balance, tuple(Placed(keeper, a) for a in optional), tuple(probes))
-
-
-# --- from assignments to rows ----------------------------------------------------------------------
-
-
-def _realise(clue: Clue, sketch: Sketch, compare: str) -> Witness | None:
-    """Give every row its values; None where a value or a CHECK does not allow it."""
-    placed = [*sketch.setup, *sketch.universe, *(p for probe in sketch.probes for p in probe)]
-    try:
-        texts = _strings(clue, placed)
-    except ValueError:
-        return None
-    clock = iter(range(len(placed) + 1))
-    tables = {o.alias: o.table for o in clue.select.occurrences}
-    made: dict[int, StreamRow] = {}
-
-    def row(p: Placed) -> StreamRow:
-        if id(p) not in made or tables[p.occurrence].time:
-            made[id(p)] = _row(clue, tables[p.occurrence], p, texts, next(clock))
-        return made[id(p)]
-
-    setup = tuple(row(p) for p in sketch.setup)
-    universe = tuple(row(p) for p in sketch.universe)
-    probes = tuple(tuple(row(p) for p in probe) for probe in sketch.probes)
-    witness = Witness(setup, universe, probes, compare)
-    every = [*setup, *universe, *(r for probe in probes for r in probe)]
-    by_name = {t.name: t for t in tables.values()}
-    return witness if all(_obeys_checks(by_name[r.stream], r.row) for r in every) else None
-
-
-def _strings(clue: Clue, placed: Sequence[Placed]) -> dict[Fraction, str]:
-    nodes = clue.ordering.closure.nodes
-    texts = [n.ref for n in nodes if n.type.family is Family.STRING]
-    return clue.ordering.part.points.strings_at({p.assignment[ref] for p in placed for ref in texts})
-
-
-def _row(clue: Clue, table: Table, placed: Placed, texts: Mapping[Fraction, str], instant: int) -> StreamRow:
-    values: dict[str, Any] = {}
-    points: Points = clue.ordering.part.points
-    for column in table.columns:
-        ref = Ref(placed.occurrence, column.name)
-        type_ = column.type
-        if type_.family is Family.TIME:
-            values[column.name] = _FIRST_INSTANT + timedelta(seconds=instant)
-        elif ref in clue.ordering.part.nulls:
-            values[column.name] = None
-        elif type_.family is Family.STRING:
-            values[column.name] = texts[placed.assignment[ref]] if ref in placed.assignment else ""
-        else:
-            point = placed.assignment.get(ref, Fraction(0))
-            if (type_.low is not None and point < type_.low) or (
-                type_.high is not None and point > type_.high
-            ):
-                raise WitnessSizeError(
-                    f"{type_} column {table.name}.{column.name} has too few values for so large a witness",
-                    remedy="ask for a smaller n",
-                )
-            values[column.name] = points.value(point, type_)
-    return StreamRow(table.name, values)
-
-
-def _obeys_checks(table: Table, row: Row) -> bool:
-    slots = {table.name: 0}
-    return all(condition(check, slots)((row,)) is not False for check in table.checks)
 
 
 def _json_value(value: Any) -> Any:

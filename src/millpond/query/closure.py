@@ -69,6 +69,11 @@ class Range:
     low_strict: bool = False
     high_strict: bool = False
 
+    def __contains__(self, point: Fraction) -> bool:
+        if self.low is not None and (point < self.low or (self.low_strict and point == self.low)):
+            return False
+        return self.high is None or point < self.high or (point == self.high and not self.high_strict)
+
 
 class Closure:
     """The transitive closure P+ of a conjunction.
@@ -158,7 +163,7 @@ class Closure:
     def _close(self) -> None:
         """Floyd and Warshall, one vectorised step a node; then rounding to the grid until nothing moves."""
         length = self._length
-        mixed = self._weight > 1 and bool((self._grid > 0).any())
+        mixed = len({n.type.step for n in self.nodes}) > 1
         for _ in range(_MAX_ROUNDS):
             for k in range(length.shape[0]):
                 np.minimum(length, length[:, k, None] + length[None, k, :], out=length)

@@ -83,18 +83,17 @@ def parse_query(text: str, tables: Mapping[str, Table]) -> Query:
 
 def read_text(path: str | PathLike[str]) -> str:
     """The text of a file; SqlError where there is no such file or it holds no UTF-8 text."""
-    name = one_line(str(path), 200)
     try:
         return Path(path).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise SqlError(f"{name} is not UTF-8 text", remedy="give a file with SQL in it") from None
+        raise SqlError("this is not UTF-8 text", remedy="give a file with SQL in it") from None
     except FileNotFoundError:
-        raise SqlError(f"there is no file {name}") from None
+        raise SqlError("there is no such file") from None
     except IsADirectoryError:
-        raise SqlError(f"{name} is a directory", remedy="give a file with SQL in it") from None
+        raise SqlError("this is a directory", remedy="give a file with SQL in it") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise SqlError(f"{name} cannot be read: {one_line(reason)}") from None
+        raise SqlError(f"it cannot be read: {one_line(reason)}") from None
 
 
 def _declare(source: Source, tables: dict[str, Table]) -> None:

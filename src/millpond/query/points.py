@@ -21,6 +21,9 @@ _EPOCH = date(1970, 1, 1).toordinal()
 _INSTANT = datetime(1970, 1, 1)
 # Digits of the counters that make up strings between two constants.
 _DIGITS = 9
+# What comes between a constant and a counter, the most readable that still sorts before the next constant.
+# The colon sorts after every digit.
+_MARKS = ("!", " ", "\x01")
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Points:
                     return float(point)
                 if type_.step == 1:
                     return int(point)
-                return Decimal(point.numerator) / Decimal(point.denominator)
+                return _decimal(point, type_.step)
 
     def strings_at(self, points: Iterable[Fraction]) -> dict[Fraction, str]:
         """Strings for all points at once, in the order of the points.
@@ -96,10 +99,21 @@ class Points:
                 out[point] = self.strings[int(point) - 1]
                 continue
             gap = min(max(int(point // 1), 0), len(self.strings))
-            prefix = self.strings[gap - 1] if gap else ""
-            text = f"{prefix}!{count.get(gap, 0):0{_DIGITS}d}"
+            out[point] = f"{self._room(gap)}{count.get(gap, 0):0{_DIGITS}d}"
             count[gap] = count.get(gap, 0) + 1
-            if gap < len(self.strings) and text >= self.strings[gap]:
-                raise ValueError(f"no room for a string below {self.strings[gap]!r}")
-            out[point] = text
         return out
+
+    def _room(self, gap: int) -> str:
+        """A beginning for strings above the constant before a gap and below the one after it."""
+        before = self.strings[gap - 1] if gap else ""
+        for mark in _MARKS:
+            if gap == len(self.strings) or f"{before}{mark}:" <= self.strings[gap]:
+                return before + mark
+        raise ValueError(f"no room for a string below {self.strings[gap]!r}")
+
+
+def _decimal(point: Fraction, step: Fraction) -> Decimal:
+    """The exact decimal, whatever the precision of the context."""
+    units = point / step
+    digits = tuple(int(d) for d in str(abs(units.numerator)))
+    return Decimal((int(units < 0), digits, 1 - len(str(step.denominator))))

@@ -13,7 +13,7 @@ from math import gcd, lcm
 
 from millpond.query.closure import Range
 from millpond.query.model import Ref
-from millpond.query.normalize import Part
+from millpond.query.parts import Part
 
 BELOW = "below"
 ABOVE = "above"
@@ -42,7 +42,7 @@ class Code:
     """The classes of a column: each value from ``low`` to ``high``, all below, all above, and NULL.
 
     A dense column that meets only integers has a class for each of them and for each gap between two;
-    ``grid`` is their (anchor, step).
+    ``grid`` is their (anchor, step).  A row with a value in none of the ``allowed`` ranges matches nothing.
     """
 
     column: Ref
@@ -53,6 +53,11 @@ class Code:
     above: bool
     null: bool
     grid: tuple[Fraction, Fraction] | None = None
+    allowed: tuple[Range, ...] = ()
+
+    def admits(self, point: Fraction | None) -> bool:
+        """A row with this value can take part in a match."""
+        return point is None or not self.allowed or any(point in r for r in self.allowed)
 
     @property
     def classes(self) -> int:
@@ -87,7 +92,8 @@ def exact_code(part: Part, ref: Ref, nullable: bool = True) -> Code:
     r = part.closure.range(ref)
     if r.low is None or r.high is None:
         raise NoPlan(f"{ref} is unbounded")
-    return Code(ref, r.low, r.high, _count(part, ref, r.low, r.high), below=False, above=False, null=null)
+    values = _count(part, ref, r.low, r.high)
+    return Code(ref, r.low, r.high, values, False, False, null, allowed=tuple(_allowed(part, ref)))
 
 
 def clamped_code(part: Part, ref: Ref, windows: Sequence[Window]) -> Code:
@@ -106,7 +112,7 @@ def clamped_code(part: Part, ref: Ref, windows: Sequence[Window]) -> Code:
     else:
         values = _count(part, ref, low, high)
     below, above = _beyond(part, ref, r, low, lower=True), _beyond(part, ref, r, high, lower=False)
-    return Code(ref, low, high, values, below, above, null=False, grid=grid)
+    return Code(ref, low, high, values, below, above, False, grid, tuple(_allowed(part, ref)))
 
 
 def _common_grid(ref: Ref, windows: Sequence[Window]) -> tuple[Fraction, Fraction]:
@@ -127,12 +133,24 @@ def _tighter(
 
 
 def _allowed(part: Part, ref: Ref) -> list[Range]:
-    """The ranges that disjunctive filters leave to a column, within its own."""
-    r = part.closure.range(ref)
+    """The ranges that disjunctive filters leave to a column, or to one at a fixed distance from it."""
+    closure = part.closure
     for name, ranges in part.allowed:
         if name == ref:
             return list(ranges)
-    return [r]
+        if name in closure.index and closure.fixed_difference(ref, name):
+            bound = closure.bound(ref, name)
+            shift = bound[0] if bound is not None else Fraction(0)
+            return [
+                Range(
+                    None if r.low is None else r.low + shift,
+                    None if r.high is None else r.high + shift,
+                    r.low_strict,
+                    r.high_strict,
+                )
+                for r in ranges
+            ]
+    return [closure.range(ref)]
 
 
 def _count(part: Part, ref: Ref, low: Fraction, high: Fraction) -> int:

@@ -13,7 +13,7 @@ from millpond.analysis.ordering import Ordering
 from millpond.analysis.spj import implied_apart
 from millpond.query.evaluate import is_aggregate, item_refs, refs
 from millpond.query.model import Expr, Query, Ref, Select
-from millpond.query.normalize import Part
+from millpond.query.parts import Part
 from millpond.synopsis.classes import Code, NoPlan, Window, clamped_code, exact_code
 from millpond.synopsis.plan import (
     AMONG,
@@ -48,8 +48,11 @@ def _select_plan(needs: SelectNeeds) -> SelectPlan:
             alone = len(need.part.aliases) == 1 and not aggregate
             plans.append(NeedPlan(need, () if alone else _stream_plans(need)))
         if remembered:
-            codes = [exact_code(part, ref) for ref in _result_refs(needs.select, aggregate)]
-            results.append((part, tuple(_independent(part, codes))))
+            codes = tuple(
+                _independent(part, [exact_code(part, r) for r in _result_refs(needs.select, aggregate)])
+            )
+            if codes not in {known for _, known in results}:  # parts with the same results share them
+                results.append((part, codes))
     return SelectPlan(needs.select, needs.distinct, tuple(plans), tuple(results))
 
 

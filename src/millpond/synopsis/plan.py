@@ -14,7 +14,7 @@ from math import prod
 
 from millpond.analysis.needs import Measure, Need
 from millpond.query.model import Query, Ref, Select
-from millpond.query.normalize import Part
+from millpond.query.parts import Part
 from millpond.synopsis.classes import Code
 
 # Zones of a column relative to the constants that its join partners know.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from math import prod
 
 from millpond.analysis.explain import expression_text
 from millpond.analysis.verdict import Kept, KeptColumn, State
 from millpond.query.evaluate import is_aggregate
-from millpond.query.normalize import Part
+from millpond.query.model import Scalar
+from millpond.query.parts import Part
 from millpond.synopsis.classes import Code
 from millpond.synopsis.plan import Extreme, Plan, StreamPlan, merged
 
@@ -32,31 +32,36 @@ def state_of(plan: Plan) -> State:
 
 
 def _kept(part: Part, plan: StreamPlan) -> Kept:
-    columns = [_kept_column(part, code) for code in (*plan.codes, *plan.zoned)]
-    if plan.counted:
-        keeps = (
-            "count",
-            *(f"{'sum' if m.summed else 'count'} of {expression_text(m.expression)}" for m in plan.measures),
-        )
-    else:
-        keeps = tuple(dict.fromkeys(_extreme_text(e) for p in plan.patterns for e in p.extremes)) or (
-            "presence",
-        )
-        if plan.differing:
-            names = ", ".join(r.column for r in plan.differing)
-            keeps = (*keeps, f"further rows with other values of {names}")
+    columns = tuple(_kept_column(part, code) for code in (*plan.codes, *plan.zoned))
     width = _WORD * len({c.name for c in columns})
     if plan.counted:
+        keeps = _counted_texts(plan)
         width += _COUNT * (1 + sum(1 + m.summed for m in plan.measures))
     else:
-        stored = {e.columns for p in plan.patterns for e in p.extremes}
-        width += _WORD * len({c for group in stored for c in group} | set(plan.differing))
-    size = max(width, _WORD)
-    return Kept(plan.stream, plan.alias, tuple(columns), keeps, plan.entries, plan.entries * size)
+        keeps = _row_texts(part, plan)
+        ranked = {column for p in plan.patterns for e in p.extremes for column in e.columns}
+        width += _WORD * len(ranked | set(plan.differing))
+    size = plan.entries * max(width, _WORD)
+    return Kept(plan.stream, plan.alias, columns, keeps, plan.entries, size)
 
 
-def _extreme_text(extreme: Extreme) -> str:
-    names = list(dict.fromkeys(c.column for c in extreme.columns))
+def _counted_texts(plan: StreamPlan) -> tuple[str, ...]:
+    sums = [f"{'sum' if m.summed else 'count'} of {expression_text(m.expression)}" for m in plan.measures]
+    return ("count", *sums)
+
+
+def _row_texts(part: Part, plan: StreamPlan) -> tuple[str, ...]:
+    extremes = [e for p in plan.patterns for e in p.extremes]
+    keeps = list(dict.fromkeys(_extreme_text(part, e) for e in extremes)) or ["presence"]
+    if plan.differing:
+        names = ", ".join(r.column for r in plan.differing)
+        keeps.append(f"further rows with other values of {names}")
+    return tuple(keeps)
+
+
+def _extreme_text(part: Part, extreme: Extreme) -> str:
+    expressions = dict(part.derived)
+    names = list(dict.fromkeys(expression_text(expressions.get(c, c)) for c in extreme.columns))
     if len(names) == 1:
         return f"row with the {'smallest' if extreme.smallest else 'largest'} {names[0]}"
     inner = ", ".join(names)
@@ -64,19 +69,25 @@ def _extreme_text(extreme: Extreme) -> str:
 
 
 def _kept_column(part: Part, code: Code) -> KeptColumn:
-    words = []
-    if code.values:
-        low, high = _value_text(part, code, code.low), _value_text(part, code, code.high)
-        words.append(low if low == high else f"{low} to {high}")
-    if code.below:
-        words.append("all below")
-    if code.above:
-        words.append("all above")
-    if code.null:
-        words.append("NULL")
+    words = [_values_text(part, code)] if code.values else []
+    words += [text for here, text in ((code.below, "all below"), (code.above, "all above")) if here]
+    words += ["NULL"] if code.null else []
     return KeptColumn(code.column.column, code.classes, ", ".join(words) or "none")
 
 
-def _value_text(part: Part, code: Code, point: Fraction) -> str:
-    value = part.points.value(point, part.closure.nodes[part.closure.index[code.column]].type)
+def _values_text(part: Part, code: Code) -> str:
+    """The values told apart: one, two, a range, or some of a range."""
+    type_ = part.closure.nodes[part.closure.index[code.column]].type
+    low, high = (_value_text(part.points.value(point, type_)) for point in (code.low, code.high))
+    if low == high:
+        return low
+    if code.values == 2:
+        return f"{low}, {high}"
+    between = int((code.high - code.low) / type_.step) + 1 if type_.step else code.values
+    return f"{low} to {high}" if code.values >= between else f"{code.values} of {low} to {high}"
+
+
+def _value_text(value: Scalar) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return repr(value) if isinstance(value, str) else str(value)

@@ -143,7 +143,7 @@ def test_read_text(tmp_path: Path) -> None:
     good = tmp_path / "good.sql"
     good.write_bytes("\ufeffSELECT 'ä'".encode())
     assert read_text(good) == "SELECT 'ä'"
-    with pytest.raises(SqlError, match=r"there is no file .*missing\.sql"):
+    with pytest.raises(SqlError, match="there is no such file"):
         read_text(tmp_path / "missing.sql")
     with pytest.raises(SqlError, match="is a directory"):
         read_text(tmp_path)

@@ -1,0 +1,79 @@
+"""How long a verdict takes, by the size of the query.
+
+    python benchmarks/decision.py
+
+Random conjunctive queries over integers: a quarter of the predicates compare a column with a constant,
+the others two columns.  For each size the median over queries: reading the text, the decision itself,
+and the decision with its certificate (the plan of what is kept, or a confirmed witness).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+
+from millpond.analysis.check import analyse, decide
+from millpond.query.model import Query
+from millpond.query.parse import parse
+
+SIZES = [(2, 5, 10), (5, 10, 25), (10, 10, 50), (20, 10, 100), (40, 10, 200), (80, 10, 400)]
+QUERIES = 12
+
+
+def random_query(streams: int, columns: int, predicates: int, seed: int) -> str:
+    """A satisfiable query, with or without DISTINCT.
+
+    A hidden assignment of values makes it satisfiable: every predicate is chosen to hold for it.
+    """
+    rng = random.Random(seed)
+    value = {(s, c): rng.randrange(-50, 50) for s in range(streams) for c in range(columns)}
+    places = list(value)
+    conditions = [f"S0.C0 = {value[0, 0]}"]
+    while len(conditions) < predicates:
+        a, b = rng.sample(places, 2)
+        if rng.random() < 0.25:
+            bound = value[a] + rng.randrange(1, 20)
+            conditions.append(f"S{a[0]}.C{a[1]} < {bound}")
+        elif value[a] != value[b]:
+            low, high = sorted((a, b), key=value.__getitem__)
+            conditions.append(f"S{low[0]}.C{low[1]} {rng.choice(['<', '<='])} S{high[0]}.C{high[1]}")
+    tables = "".join(
+        f"CREATE STREAMING TABLE S{s} ({', '.join(f'C{c} INT' for c in range(columns))});\n"
+        for s in range(streams)
+    )
+    projection = rng.choice(["", "DISTINCT "])
+    sources = ", ".join(f"S{s}" for s in range(streams))
+    return f"{tables}SELECT {projection}S0.C0 FROM {sources} WHERE {' AND '.join(conditions)}"
+
+
+def milliseconds(action: Callable[[], object]) -> float:
+    started = perf_counter()
+    action()
+    return 1000 * (perf_counter() - started)
+
+
+def main() -> None:
+    print("| streams x columns x predicates | read | decide | decide with certificate | verdicts |")
+    print("|---|---|---|---|---|")
+    for streams, columns, predicates in SIZES:
+        read, plain, certified = [], [], []
+        outcomes: Counter[str] = Counter()
+        for seed in range(QUERIES):
+            text = random_query(streams, columns, predicates, seed)
+            read.append(milliseconds(lambda text=text: parse(text)))  # type: ignore[misc]
+            query: Query = parse(text)[0]
+            plain.append(milliseconds(lambda query=query: analyse(query)))  # type: ignore[misc]
+            certified.append(milliseconds(lambda query=query: decide(query)))  # type: ignore[misc]
+            outcomes[decide(query).outcome] += 1
+        told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+        print(
+            f"| {streams} x {columns} x {predicates} | {median(read):.0f} ms | {median(plain):.0f} ms "
+            f"| {median(certified):.0f} ms | {told} |"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,439 @@
+"""A select's condition as parts: conjunctions whose closure says what holds in each.
+
+A disjunction over a single occurrence is only a filter: it needs no memory, so a part keeps it as it
+is and takes from it what all its branches imply (its *hull*).  A disjunction across streams splits
+the select into parts; with duplicates the parts must be disjoint, also under NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+from millpond.query.closure import Closure, Difference, Disequality, Node, Range
+from millpond.query.domains import Family
+from millpond.query.evaluate import conjuncts, refs
+from millpond.query.model import (
+    TRUE,
+    And,
+    Arithmetic,
+    Comparison,
+    Condition,
+    Expr,
+    IsNull,
+    Literal,
+    Negation,
+    Not,
+    NotTrue,
+    Op,
+    Or,
+    Ref,
+    Select,
+    Truth,
+)
+from millpond.query.normalize import (
+    MAX_PARTS,
+    Branch,
+    TooManyParts,
+    branches_of,
+    compared,
+    made_disjoint,
+    moved,
+    negation_normal,
+    renamed,
+)
+from millpond.query.points import Points
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A disjunction over one occurrence, by its branches; ``original`` is the condition itself."""
+
+    original: Condition
+    branches: tuple[Branch, ...]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A difference bound as the user wrote it."""
+
+    difference: Difference
+    text: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One conjunction of a select.
+
+    ``condition`` is its exact meaning on rows; ``closure`` what its comparisons imply for the columns
+    that are not NULL; ``nulls`` are the columns that it requires to be NULL, ``solid`` those that cannot
+    be NULL in a match.  ``choices`` are its single-occurrence disjunctions, ``allowed`` the ranges that
+    those on a single column leave to it.  ``derived`` are columns that
+    stand for expressions over the columns of one occurrence, ``extras`` columns added to the closure
+    that the condition does not mention.  ``replaced`` are occurrences for which another one stands.
+    """
+
+    select: Select
+    condition: Condition
+    closure: Closure
+    edges: tuple[Edge, ...]
+    differences: tuple[Difference, ...]
+    apart: tuple[Disequality, ...]
+    nulls: frozenset[Ref]
+    solid: frozenset[Ref]
+    choices: tuple[Choice, ...]
+    points: Points
+    literals: Branch
+    excluded: tuple[Condition, ...] = ()
+    allowed: tuple[tuple[Ref, tuple[Range, ...]], ...] = ()
+    derived: tuple[tuple[Ref, Expr], ...] = ()
+    extras: tuple[tuple[Node, tuple[Difference, ...]], ...] = ()
+    replaced: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def aliases(self) -> tuple[str, ...]:
+        return tuple(o.alias for o in self.select.occurrences)
+
+    def can_be_null(self, ref: Ref) -> bool:
+        return ref not in self.solid
+
+    def standing_for(self, expr: Expr) -> Expr:
+        """An expression of the select over the occurrences that are left."""
+        for old, new in self.replaced:
+            expr = renamed(expr, moved(old, new))
+        return expr
+
+
+def string_constants(select: Select) -> list[str]:
+    """Every string literal in the condition and in the checks of its tables."""
+    found: list[str] = []
+    todo: list[Any] = [select.where, *(c for o in select.occurrences for c in o.table.checks)]
+    while todo:
+        match todo.pop():
+            case Literal(value=str() as text):
+                found.append(text)
+            case Comparison(left=left, right=right) | Arithmetic(left=left, right=right):
+                todo += [left, right]
+            case Not(operand=x) | NotTrue(operand=x) | IsNull(operand=x) | Negation(operand=x):
+                todo.append(x)
+            case And(operands=xs) | Or(operands=xs):
+                todo += xs
+    return found
+
+
+def parts_of(select: Select, disjoint: bool) -> list[Part]:
+    """The satisfiable parts of a select; with ``disjoint``, no match belongs to two of them.
+
+    Raises TooManyParts where the condition has more branches than MAX_PARTS.
+    """
+    points = Points.with_strings(string_constants(select))
+    literals: list[Condition] = []
+    choices: list[Choice] = []
+    crossing: list[tuple[Branch, ...]] = []
+    for conjunct in conjuncts(negation_normal(select.where)):
+        if not isinstance(conjunct, Or):
+            literals.append(conjunct)
+        elif len({r.occurrence for r in refs(conjunct)}) <= 1:
+            choices.append(Choice(conjunct, branches_of(conjunct)))
+        else:
+            crossing.append(branches_of(conjunct))
+    if Truth(False) in literals or Truth(None) in literals:
+        return []
+    if disjoint:
+        solid = compared(literals) | _declared_solid(select)
+        crossing = [made_disjoint(branches, solid) for branches in crossing]
+    total = 1
+    for branches in crossing:
+        total *= len(branches)
+        if total > MAX_PARTS:
+            raise TooManyParts
+    parts = []
+    for combination in product(*crossing):
+        chosen = tuple(literals) + tuple(literal for branch in combination for literal in branch)
+        part = close_part(select, points, chosen, tuple(choices), ())
+        if part is not None:
+            parts.append(part)
+    return parts
+
+
+def refined(part: Part) -> list[Part]:
+    """The part split by the branches of its choices into disjoint ones, each a pure conjunction."""
+    total = 1
+    for choice in part.choices:
+        total *= len(choice.branches)
+        if total > MAX_PARTS:
+            raise TooManyParts
+    out = []
+    for picks in product(*(range(len(c.branches)) for c in part.choices)):
+        literals = list(part.literals)
+        excluded: list[Condition] = []
+        for choice, pick in zip(part.choices, picks, strict=True):
+            literals += choice.branches[pick]
+            excluded += [NotTrue(And(branch)) for branch in choice.branches[:pick]]
+        finer = close_part(part.select, part.points, tuple(literals), (), tuple(excluded))
+        if finer is not None:
+            out.append(finer)
+    return out
+
+
+def with_column(part: Part, node: Node, differences: Sequence[Difference], select: Select) -> Part:
+    """The part with one more column and what is known of it, as a part of ``select``."""
+    known = (*part.differences, *differences)
+    return replace(
+        part,
+        select=select,
+        closure=Closure.of([*part.closure.nodes, node], known, part.apart),
+        differences=known,
+        extras=(*part.extras, (node, tuple(differences))),
+    )
+
+
+def with_literal(part: Part, literal: Condition) -> Part | None:
+    """The part with one more literal; None if nothing can satisfy it."""
+    closed = close_part(part.select, part.points, (*part.literals, literal), part.choices, part.excluded)
+    return _with_extras(closed, part, lambda ref: ref)
+
+
+def substituted(part: Part, old: str, new: str, select: Select) -> Part | None:
+    """The part with occurrence ``old`` replaced by ``new`` everywhere, as a part of ``select``."""
+
+    rename = moved(old, new)
+
+    def swap(cond: Condition) -> Condition:
+        changed: Condition = renamed(cond, rename)
+        return changed
+
+    choices = tuple(
+        Choice(swap(c.original), tuple(tuple(swap(x) for x in b) for b in c.branches)) for c in part.choices
+    )
+    literals = tuple(dict.fromkeys(map(swap, part.literals)))
+    closed = close_part(
+        select, part.points, literals, tuple(dict.fromkeys(choices)), tuple(map(swap, part.excluded))
+    )
+    carried = _with_extras(closed, part, rename)
+    return replace(carried, replaced=(*part.replaced, (old, new))) if carried is not None else None
+
+
+def _with_extras(closed: Part | None, part: Part, rename: Callable[[Ref], Ref]) -> Part | None:
+    """What was added to a part's closure, added to one made from it."""
+    if closed is None:
+        return None
+    for node, differences in part.extras:
+        known = [
+            replace(
+                d,
+                left=rename(d.left) if d.left else None,
+                right=rename(d.right) if d.right else None,
+            )
+            for d in differences
+        ]
+        closed = with_column(closed, replace(node, ref=rename(node.ref)), known, closed.select)
+    derived = tuple((rename(ref), renamed(expr, rename)) for ref, expr in part.derived)
+    carried = replace(closed, derived=derived, replaced=part.replaced)
+    return carried if carried.closure.satisfiable else None
+
+
+# --- closing a part ---------------------------------------------------------------------------------
+
+
+def _declared_solid(select: Select) -> frozenset[Ref]:
+    return frozenset(
+        Ref(o.alias, c.name) for o in select.occurrences for c in o.table.columns if not c.nullable
+    )
+
+
+def linear(expr: Expr, points: Points) -> tuple[Ref | None, Fraction]:
+    """``column + constant``, the only shape a side of a comparison in WHERE has."""
+    match expr:
+        case Ref():
+            return expr, Fraction(0)
+        case Literal(value=value):
+            return None, points.of(value)
+        case Arithmetic(operator="+" | "-" as op, left=Ref() as ref, right=Literal(value=value)):
+            return ref, points.of(value) * (1 if op == "+" else -1)
+    raise ValueError(f"not a column plus a constant: {expr}")
+
+
+def _comparison_facts(literal: Comparison, points: Points) -> tuple[list[Difference], list[Disequality]]:
+    (left, a), (right, b) = linear(literal.left, points), linear(literal.right, points)
+    shift = b - a  # left - right OP shift
+    if left is None:
+        raise ValueError("a comparison has its column on the left")
+    match literal.operator:
+        case Op.LT | Op.LE:
+            return [Difference(left, right, shift, literal.operator is Op.LT)], []
+        case Op.GT | Op.GE:
+            return [Difference(right, left, -shift, literal.operator is Op.GT)], []
+        case Op.EQ:
+            return [Difference(left, right, shift), Difference(right, left, -shift)], []
+        case Op.NE if left == right:  # a column differs from itself: never, shifted by something: always
+            return ([Difference(left, left, Fraction(0), strict=True)] if shift == 0 else []), []
+        case Op.NE:
+            return [], [Disequality(left, right, shift)]
+
+
+def facts_of(select: Select) -> list[Condition]:
+    """What the CHECK constraints say of each occurrence, as conjuncts in negation normal form."""
+    out: list[Condition] = []
+    for o in select.occurrences:
+        for check in o.table.checks:
+            out += conjuncts(negation_normal(renamed(check, moved(o.table.name, o.alias))))
+    return out
+
+
+def _node_refs(select: Select, facts: Iterable[Condition]) -> list[Ref]:
+    """The columns that matter to the condition, to the result or to a check, in the order of FROM."""
+    used: set[Ref] = set(refs(select.where))
+    for item in select.items:
+        used |= refs(item.expression)
+    used |= refs(select.having)
+    used.update(select.group_by or ())
+    for fact in facts:
+        used |= refs(fact)
+    return [
+        Ref(o.alias, c.name)
+        for o in select.occurrences
+        for c in o.table.columns
+        if Ref(o.alias, c.name) in used and c.type.family is not Family.TIME
+    ]
+
+
+def close_part(
+    select: Select,
+    points: Points,
+    literals: Branch,
+    choices: tuple[Choice, ...],
+    excluded: tuple[Condition, ...],
+) -> Part | None:
+    """Close a conjunction; None if nothing can satisfy it."""
+    nulls: set[Ref] = set()
+    for literal in literals:
+        if isinstance(literal, IsNull):
+            nulls |= refs(literal.operand)
+    solid = compared(literals) | _declared_solid(select)
+    for choice in choices:
+        shown = [compared(branch) for branch in choice.branches]
+        solid |= frozenset.intersection(*shown) if shown else frozenset()
+    if nulls & solid or Truth(False) in literals or Truth(None) in literals:
+        return None
+    facts = facts_of(select)
+    nodes = [Node(ref, select.type_of(ref)) for ref in _node_refs(select, facts) if ref not in nulls]
+    known = {node.ref for node in nodes}
+    edges: list[Edge] = []
+    apart: list[Disequality] = []
+    disjunctions = list(choices)
+    for conjunct in [*literals, *(f for f in facts if _usable(f, solid, known))]:
+        if isinstance(conjunct, Comparison):
+            if {r for r in refs(conjunct)} <= known:
+                differences, different = _comparison_facts(conjunct, points)
+                edges += [Edge(d, conjunct.text) for d in differences]
+                apart += different
+        elif isinstance(conjunct, Or):
+            disjunctions.append(Choice(conjunct, branches_of(conjunct)))
+        elif conjunct in (Truth(False), Truth(None)):
+            return None
+    differences = [e.difference for e in edges]
+    allowed: list[tuple[Ref, tuple[Range, ...]]] = []
+    for choice in disjunctions:
+        hull = _hull(choice, nodes, differences, points, frozenset(solid))
+        if hull is None:
+            return None
+        differences = differences + hull[0]
+        allowed += hull[1]
+    closure = Closure.of(nodes, differences, apart)
+    if not closure.satisfiable:
+        return None
+    where = tuple(literals) + tuple(c.original for c in choices) + excluded
+    return Part(
+        select=select,
+        condition=And(where) if where else TRUE,
+        closure=closure,
+        edges=tuple(edges),
+        differences=tuple(differences),
+        apart=tuple(apart),
+        nulls=frozenset(nulls),
+        solid=frozenset(solid),
+        choices=tuple(choices),
+        points=points,
+        literals=literals,
+        excluded=excluded,
+        allowed=tuple(allowed),
+    )
+
+
+def _usable(fact: Condition, solid: frozenset[Ref], known: set[Ref]) -> bool:
+    """A check speaks of one column's values, or of columns none of which is NULL here.
+
+    A check on several columns is not false as soon as one of them is NULL, so it implies nothing then.
+    """
+    mentioned = refs(fact)
+    return mentioned <= known and (len(mentioned) == 1 or mentioned <= solid)
+
+
+def _hull(
+    choice: Choice,
+    nodes: Sequence[Node],
+    differences: Sequence[Difference],
+    points: Points,
+    solid: frozenset[Ref],
+) -> tuple[list[Difference], list[tuple[Ref, tuple[Range, ...]]]] | None:
+    """What all satisfiable branches of a disjunction imply; None if none is satisfiable.
+
+    Besides, where it speaks of a single column, the ranges it leaves to it.
+    """
+    mentioned = {ref for branch in choice.branches for literal in branch for ref in refs(literal)}
+    aliases = {ref.occurrence for ref in mentioned}
+    local = [n for n in nodes if n.ref in mentioned or (len(mentioned) > 1 and n.ref.occurrence in aliases)]
+    names = {n.ref for n in local}
+    base = [d for d in differences if {d.left, d.right} <= names | {None}]
+    branches = []
+    for branch in choice.branches:
+        facts = _branch_facts(branch, names, points)
+        if facts is None:
+            continue
+        closure = Closure.of(local, base + facts[0], facts[1])
+        if closure.satisfiable:
+            absent = {r for literal in branch if isinstance(literal, IsNull) for r in refs(literal.operand)}
+            branches.append((closure, compared(branch) | solid, absent))
+    if not branches:
+        return None
+    out: list[Difference] = []
+    ends: list[Ref | None] = [*(n.ref for n in local), None]
+    for left, right in product(ends, repeat=2):
+        pair = {x for x in (left, right) if x is not None}
+        if left == right or (len(pair) == 2 and not _same_family(local, pair)):
+            continue
+        if len(pair) == 2 and any(not pair <= shown for _, shown, _ in branches):
+            continue  # a branch that leaves a column open to NULL says nothing of a difference
+        bounds = [closure.bound(left, right) for closure, _, absent in branches if not pair & absent]
+        if bounds and all(b is not None for b in bounds):
+            value, loose = max((b[0], not b[1]) for b in bounds if b is not None)
+            out.append(Difference(left, right, value, strict=not loose))
+    ranges = [
+        (ref, tuple(c.range(ref) for c, _, absent in branches if ref not in absent))
+        for ref in mentioned & names
+    ]
+    return out, ranges if len(mentioned) == 1 else []
+
+
+def _branch_facts(
+    branch: Branch, names: set[Ref], points: Points
+) -> tuple[list[Difference], list[Disequality]] | None:
+    differences: list[Difference] = []
+    apart: list[Disequality] = []
+    for literal in branch:
+        if isinstance(literal, Comparison):
+            if not refs(literal) <= names:
+                return None  # it compares a column that is NULL here
+            more, different = _comparison_facts(literal, points)
+            differences += more
+            apart += different
+    return differences, apart
+
+
+def _same_family(nodes: Sequence[Node], pair: set[Ref]) -> bool:
+    return len({n.type.family for n in nodes if n.ref in pair}) == 1

@@ -1,0 +1,32 @@
+"""Random queries from all sides: definition, certificates, synopses.
+
+The seeds are fixed; ``python -m tests.support.campaign`` looks at as many more as one likes.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from millpond.analysis.verdict import UNDETERMINED
+from tests.support.campaign import Finding, examine_plain, examine_rich
+
+BATCH = 100
+
+
+@pytest.mark.parametrize("start", range(0, 1500, BATCH))
+def test_plain_queries_agree_with_the_definition_and_their_certificates(start: int) -> None:
+    findings = [examine_plain(seed) for seed in range(start, start + BATCH)]
+    assert _problems(findings) == []
+    open_cases = [f for f in findings if f.outcome == UNDETERMINED and not f.self_join]
+    assert open_cases == [], "without self-joins every conjunctive query is decided"
+
+
+@pytest.mark.parametrize("start", range(0, 900, BATCH))
+def test_rich_queries_agree_with_their_certificates(start: int) -> None:
+    findings = [examine_rich(seed) for seed in range(start, start + BATCH)]
+    assert _problems(findings) == []
+    assert sum(f.outcome == UNDETERMINED for f in findings) <= BATCH // 10
+
+
+def _problems(findings: list[Finding]) -> list[str]:
+    return [problem for finding in findings for problem in finding.problems]

@@ -1,0 +1,1 @@
+"""What the tests share: random queries, a brute-force oracle, the definition as a checker."""

@@ -1,0 +1,228 @@
+"""What a query answers, by brute force: DuckDB on the query's own text.
+
+``answers`` evaluates many inputs in one statement: every stream's table carries the number of its case,
+and the query runs as a LATERAL subquery for each case, its tables cut down to that case.  The text of
+the query is otherwise unchanged, so DISTINCT, UNION and global aggregates mean what they mean.
+``answer_one`` runs the text on plain tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from itertools import combinations
+from typing import Any
+
+import duckdb
+import numpy as np
+import sqlglot
+from sqlglot import exp
+
+from tests.support.generate import Catalog, Row
+
+Answer = Counter[tuple[Any, ...]]
+
+# Wider than declared, so that no arithmetic of the query can overflow.
+_TABLE_TYPES = {
+    "TINYINT": "BIGINT",
+    "SMALLINT": "BIGINT",
+    "INT": "BIGINT",
+    "INTEGER": "BIGINT",
+    "BIGINT": "BIGINT",
+    "FLOAT": "DOUBLE",
+    "DOUBLE": "DOUBLE",
+    "STRING": "VARCHAR",
+    "BOOLEAN": "BOOLEAN",
+    "DATE": "DATE",
+    "TIMESTAMP": "TIMESTAMP",
+}
+_DTYPES = {"BIGINT": "int64", "DOUBLE": "float64", "BOOLEAN": "bool"}
+
+
+def answers(sql: str, catalog: Catalog, cases: Sequence[Mapping[str, Sequence[Row]]]) -> list[Answer]:
+    """The answer (a bag of rows in select-list order) of the query for every case (rows of each stream)."""
+    connection = _connection("many cases")
+    names = {table: f"_rows_{i}" for i, table in enumerate(sorted(catalog))}
+    for table, name in names.items():
+        connection.register(name, _columns(catalog[table], [case.get(table, ()) for case in cases]))
+    connection.register("_cases", {"_case": np.arange(len(cases))})
+    types = tuple((table, tuple(catalog[table])) for table in sorted(catalog))
+    result: list[Answer] = [Counter() for _ in cases]
+    for case, *row, count in connection.execute(_correlated(sql, types)).fetchall():
+        result[case][normalise(row)] += count
+    return result
+
+
+def answer_one(sql: str, catalog: Catalog, rows: Mapping[str, Sequence[Row]]) -> Answer:
+    """The answer for one input, by the unchanged text on plain tables."""
+    connection = _connection("plain")
+    connection.execute("BEGIN")
+    try:
+        for table, columns in catalog.items():
+            declared = ", ".join(f'"{c}" {_table_type(t)}' for c, t in columns)
+            connection.execute(f'CREATE TABLE "{table}" ({declared})')
+            values = [[row[c] for c, _ in columns] for row in rows.get(table, ())]
+            if values:
+                marks = ", ".join(f"({', '.join('?' for _ in columns)})" for _ in values)
+                connection.execute(
+                    f'INSERT INTO "{table}" VALUES {marks}', [v for row in values for v in row]
+                )
+        found = connection.execute(_query(sql).sql(dialect="duckdb")).fetchall()
+    finally:
+        connection.execute("ROLLBACK")
+    return Counter(normalise(row) for row in found)
+
+
+def normalise(row: Sequence[Any]) -> tuple[Any, ...]:
+    """The row with numbers in one form: whole ones as int, others as float to 12 digits."""
+    return tuple(_normal(value) for value in row)
+
+
+def _normal(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return value
+    if value == int(value):
+        return int(value)
+    return float(f"{float(value):.12g}")
+
+
+def confirm_witness(sql: str, catalog: Catalog, witness: Mapping[str, Any]) -> str | None:
+    """None if the witness (contract.md) holds for every subset of its universe, else what is wrong.
+
+    Beyond the contract's difference for every subset and k, the probes together must tell all subsets
+    apart: that is what forces 2^N memory states.
+    """
+    universe, probes, compare = witness["universe"], witness["probes"], witness["compare"]
+    size = len(universe)
+    if compare not in ("emitted", "answer"):
+        return f"compare is {compare!r}."
+    if size == 0 or len(probes) != size:
+        return f"There are {size} rows in the universe and {len(probes)} probes."
+    everything = [*witness["setup"], *universe, *(row for probe in probes for row in probe)]
+    for entry in everything:
+        if entry["stream"] not in catalog:
+            return f"There is no stream {entry['stream']}."
+        if set(entry["row"]) != {c for c, _ in catalog[entry["stream"]]}:
+            return f"The row {entry['row']} does not have the columns of {entry['stream']}."
+    broken = _broken_check(sql, catalog, everything)
+    if broken:
+        return broken
+
+    subsets = [frozenset(c) for r in range(size + 1) for c in combinations(range(size), r)]
+    inputs = []
+    for subset in subsets:
+        fed = [*witness["setup"], *(universe[i] for i in sorted(subset))]
+        inputs += [_gather(fed), *(_gather([*fed, *probe]) for probe in probes)]
+    found = answers(sql, catalog, inputs)
+    seen: dict[frozenset[int], list[Answer]] = {}
+    for number, subset in enumerate(subsets):
+        before, *after = found[number * (size + 1) : (number + 1) * (size + 1)]
+        seen[subset] = [a - before for a in after] if compare == "emitted" else after
+    for subset in subsets:
+        for k in subset:
+            if seen[subset][k] == seen[subset - {k}][k]:
+                return f"Probe {k} yields the same with and without row {k} beside {sorted(subset - {k})}."
+    told_apart: dict[tuple[frozenset[tuple[Any, int]], ...], frozenset[int]] = {}
+    for subset in subsets:
+        key = tuple(frozenset(yielded.items()) for yielded in seen[subset])
+        if key in told_apart:
+            return f"No probe tells {sorted(subset)} from {sorted(told_apart[key])}."
+        told_apart[key] = subset
+    return None
+
+
+def _gather(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = {}
+    for entry in entries:
+        rows.setdefault(entry["stream"], []).append(entry["row"])
+    return rows
+
+
+def _broken_check(sql: str, catalog: Catalog, entries: Sequence[Mapping[str, Any]]) -> str | None:
+    for create in _statements(sql):
+        if not isinstance(create, exp.Create):
+            continue
+        table = create.find(exp.Table)
+        for check in create.find_all(exp.CheckColumnConstraint):
+            assert table is not None
+            name = next(t for t in catalog if t.lower() == table.name.lower())
+            text = f"SELECT 1 FROM {name} WHERE NOT ({check.this.sql(dialect='spark')})"
+            rows = [entry["row"] for entry in entries if entry["stream"] == name]
+            if rows and answer_one(text, {name: catalog[name]}, {name: rows}):
+                return f"A row of {name} breaks CHECK ({check.this.sql(dialect='spark')})."
+    return None
+
+
+# --- the text ---------------------------------------------------------------------------------------
+
+
+def _statements(sql: str) -> list[exp.Expr]:
+    plain = re.sub(r"(?i)\bCREATE\s+STREAMING\s+TABLE\b", "CREATE TABLE", sql)
+    return [s for s in sqlglot.parse(plain, read="spark") if s is not None]
+
+
+def _query(sql: str) -> exp.Query:
+    queries = [s for s in _statements(sql) if isinstance(s, exp.Query)]
+    if len(queries) != 1:
+        raise ValueError(f"expected one query, found {len(queries)}")
+    return queries[0]
+
+
+@lru_cache(maxsize=256)
+def _correlated(sql: str, types: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> str:
+    query = _query(sql).copy()
+    names = {table.lower(): f"_rows_{i}" for i, (table, _) in enumerate(types)}
+    columns = {table.lower(): [c for c, _ in declared] for table, declared in types}
+    for table in list(query.find_all(exp.Table)):
+        key = table.name.lower()
+        listed = ", ".join(f'"{c}"' for c in columns[key])
+        inner = f"(SELECT {listed} FROM {names[key]} AS _rows WHERE _rows._case = _number._case)"
+        joins = table.args.get("joins")
+        cut = sqlglot.parse_one(f"SELECT 1 FROM {inner} AS {table.alias_or_name}", read="duckdb").find(
+            exp.Subquery
+        )
+        assert cut is not None
+        if joins:
+            cut.set("joins", joins)
+        table.replace(cut)
+    first: exp.Expr = query
+    while not isinstance(first, exp.Select):
+        first = first.this
+    outputs = ", ".join(f"o{i}" for i in range(len(first.expressions)))
+    lateral = f"LATERAL ({query.sql(dialect='duckdb')}) AS q({outputs})"
+    return f"SELECT _number._case, {outputs}, COUNT(*) FROM _cases AS _number, {lateral} GROUP BY ALL"
+
+
+# --- the tables -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2)
+def _connection(purpose: str) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:")
+    connection.execute("SET threads = 1")
+    return connection
+
+
+def _table_type(sqltype: str) -> str:
+    return _TABLE_TYPES.get(sqltype.upper(), sqltype)
+
+
+def _columns(columns: Sequence[tuple[str, str]], groups: Sequence[Sequence[Row]]) -> dict[str, Any]:
+    arrays: dict[str, Any] = {
+        "_case": np.repeat(np.arange(len(groups)), [len(rows) for rows in groups]).astype("int64")
+    }
+    for column, sqltype in columns:
+        values = [row[column] for rows in groups for row in rows]
+        dtype = _DTYPES.get(_table_type(sqltype), "object")
+        if dtype == "object":
+            array: Any = np.array([*values, None, ""], dtype=object)[:-2]
+        elif None in values:
+            filled = [0 if value is None else value for value in values]
+            array = np.ma.masked_array(np.array(filled, dtype), mask=[value is None for value in values])
+        else:
+            array = np.array(values, dtype)
+        arrays[column] = array
+    return arrays
