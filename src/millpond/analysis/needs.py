@@ -212,7 +212,7 @@ def _count_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Fin
     if aggregate.function == "MEDIAN":
         holistic = unbounded_projection(Ordering(part), _argument_refs(aggregate), HOLISTIC)
         if holistic:
-            return [], [Failure(part, holistic)]
+            return [], [Failure(part, v) for v in holistic]
         projected = tuple(dict.fromkeys((*groups, *_argument_refs(aggregate))))
     needs, failures = counted(part, projected, GROUPED)
     return [_with_measure(n, aggregate) for n in needs], failures
@@ -250,7 +250,7 @@ def _ratio_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Fin
             if aggregate.function == "MEDIAN":
                 holistic = unbounded_projection(ordering, _argument_refs(aggregate), HOLISTIC)
                 if holistic:
-                    failures.append(Failure(part, holistic))
+                    failures += [Failure(part, v) for v in holistic]
                     continue
                 mine = tuple(dict.fromkeys((*mine, *_argument_refs(aggregate))))
             more, failed = counted(part, mine, GROUPED, component, groups)

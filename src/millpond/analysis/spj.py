@@ -47,46 +47,50 @@ class Violation:
     tracks: tuple[Track, ...]
 
 
-def unbounded_projection(ordering: Ordering, projected: Iterable[Ref], code: str) -> Violation | None:
+def unbounded_projection(ordering: Ordering, projected: Iterable[Ref], code: str) -> list[Violation]:
     """C1 of Theorems 5.6 and 5.10: every projected column must be bounded."""
     closure = ordering.closure
+    out = []
     for ref in projected:
-        if ref in ordering.part.nulls or closure.is_bounded(ref):
-            continue
-        region = _some_region(ordering, closure.index[ref])
-        return Violation(code, ref.occurrence, (ref,), (), (Track((ref,), region),))
-    return None
+        if ref not in ordering.part.nulls and not closure.is_bounded(ref):
+            region = _some_region(ordering, closure.index[ref])
+            out.append(Violation(code, ref.occurrence, (ref,), (), (Track((ref,), region),)))
+    return out
 
 
-def unbounded_equality(ordering: Ordering) -> Violation | None:
+def unbounded_equality(ordering: Ordering) -> list[Violation]:
     """C2: the columns of an equality join, stated or implied, must be bounded."""
     closure = ordering.closure
     loose = ~closure.bounded
     pairs = np.argwhere(ordering.across & closure.fixed & loose[:, None] & loose[None, :])
-    if not len(pairs):
-        return None
-    i, j = _preferred(ordering, pairs)
-    left, right = closure.nodes[i].ref, closure.nodes[j].ref
-    track = Track((left, right), _some_region(ordering, i))
-    return Violation("unbounded-equality-join", left.occurrence, (left, right), ((left, right),), (track,))
+    out = []
+    for i, j in _preferred(ordering, pairs):
+        left, right = closure.nodes[i].ref, closure.nodes[j].ref
+        track = Track((left, right), _some_region(ordering, i))
+        out.append(
+            Violation("unbounded-equality-join", left.occurrence, (left, right), ((left, right),), (track,))
+        )
+    return out
 
 
-def counted_inequality(ordering: Ordering) -> Violation | None:
+def counted_inequality(ordering: Ordering) -> list[Violation]:
     """C3 of Theorem 5.6: with duplicates no inequality join may have both ends in one open region."""
-    where = np.argwhere(ordering.active)
-    if not len(where):
-        return None
-    i, j = _preferred(ordering, where[:, 1:])
-    region = int(np.flatnonzero(ordering.active[:, i, j])[0])
-    low, high = ordering.closure.nodes[i].ref, ordering.closure.nodes[j].ref
-    return Violation(
-        "counted-inequality-join", low.occurrence, (low, high), ((low, high),), (Track((low, high), region),)
-    )
+    anywhere = np.asarray(ordering.active.any(axis=0))
+    out = []
+    for i, j in _preferred(ordering, np.argwhere(anywhere)):
+        region = int(np.flatnonzero(ordering.active[:, i, j])[0])
+        low, high = ordering.closure.nodes[i].ref, ordering.closure.nodes[j].ref
+        track = Track((low, high), region)
+        out.append(
+            Violation("counted-inequality-join", low.occurrence, (low, high), ((low, high),), (track,))
+        )
+    return out
 
 
-def counted_disequality(ordering: Ordering) -> Violation | None:
+def counted_disequality(ordering: Ordering) -> list[Violation]:
     """With duplicates, ``<>`` is a join that must be counted unless the closure orders its two sides."""
     closure = ordering.closure
+    out = []
     for d in ordering.part.apart:
         if d.right is None or d.left.occurrence == d.right.occurrence:
             continue
@@ -95,15 +99,9 @@ def counted_disequality(ordering: Ordering) -> Violation | None:
             continue
         regions = np.flatnonzero(ordering.possible[:, i] & ordering.possible[:, j])
         if len(regions):
-            track = Track((d.left,), int(regions[0]))
-            return Violation(
-                "counted-disequality-join",
-                d.left.occurrence,
-                (d.left, d.right),
-                ((d.left, d.right),),
-                (track,),
-            )
-    return None
+            pair, track = (d.left, d.right), Track((d.left,), int(regions[0]))
+            out.append(Violation("counted-disequality-join", d.left.occurrence, pair, (pair,), (track,)))
+    return out
 
 
 def implied_apart(ordering: Ordering, left: Ref, right: Ref) -> bool:
@@ -217,23 +215,22 @@ def _opposed(
 
 def duplicate_preserving(ordering: Ordering, projected: Iterable[Ref], code: str) -> list[Violation]:
     """Theorem 5.6 on every derived LTO query; empty means bounded."""
-    found = [
-        unbounded_projection(ordering, projected, code),
-        unbounded_equality(ordering),
-        counted_inequality(ordering),
-        counted_disequality(ordering),
+    return [
+        *unbounded_projection(ordering, projected, code),
+        *unbounded_equality(ordering),
+        *counted_inequality(ordering),
+        *counted_disequality(ordering),
     ]
-    return [v for v in found if v is not None]
 
 
 def duplicate_eliminating(ordering: Ordering, projected: Iterable[Ref], code: str) -> list[Violation]:
     """Theorem 5.10 on every derived LTO query; empty means bounded.  ``<>`` never decides here."""
-    found = [
-        unbounded_projection(ordering, projected, code),
-        unbounded_equality(ordering),
-        conflicting_references(ordering),
+    conflict = conflicting_references(ordering)
+    return [
+        *unbounded_projection(ordering, projected, code),
+        *unbounded_equality(ordering),
+        *([conflict] if conflict is not None else []),
     ]
-    return [v for v in found if v is not None]
 
 
 def _some_region(ordering: Ordering, column: int) -> int:
@@ -245,8 +242,8 @@ def _first(mask: Bools) -> int:
     return int(np.flatnonzero(mask)[0])
 
 
-def _preferred(ordering: Ordering, pairs: NDArray[np.intp]) -> tuple[int, int]:
-    """A pair that the user wrote, where there is one; explanations read better."""
+def _preferred(ordering: Ordering, pairs: NDArray[np.intp]) -> list[tuple[int, int]]:
+    """The pairs that the user wrote or, where all are implied, the first of them."""
     index = ordering.closure.index
     stated = {
         (index[e.difference.left], index[e.difference.right])
@@ -254,4 +251,5 @@ def _preferred(ordering: Ordering, pairs: NDArray[np.intp]) -> tuple[int, int]:
         if e.difference.left is not None and e.difference.right is not None
     }
     every = [(int(i), int(j)) for i, j in pairs]
-    return next((pair for pair in every if pair in stated), every[0])
+    written = [(i, j) for i, j in every if (i, j) in stated and ((j, i) not in stated or i < j)]
+    return written or every[:1]
