@@ -87,9 +87,9 @@ def _layouts(clue: Clue, n: int) -> Iterator[Sketch]:
     keepers = dict.fromkeys(alias for alias in holders if alias in aliases)
     if clue.violation.code == "counted-disequality-join":
         yield from _disequality(clue, n)
-    # Means of evenly spaced values coincide; those of powers of two do not.
-    ratio = clue.aggregate is not None and clue.aggregate.function == "AVG" and n <= _MAX_DOUBLING
-    for pace in (steady, doubling) if ratio else (steady,):
+    # Sums and means of evenly spaced values coincide; those of powers of two do not.
+    adding = clue.aggregate is not None and clue.aggregate.function in ("AVG", "SUM") and n <= _MAX_DOUBLING
+    for pace in (steady, doubling) if adding else (steady,):
         for universe_value, probe_value in _value_pairs(clue):
             rounds = _rounds(clue, n + 2, universe_value, pace)
             if rounds is None:

@@ -7,6 +7,7 @@ a failure whose certificate brute force confirms: *unbounded*; otherwise *undete
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from millpond.analysis.candidates import Clue, having_constants
 from millpond.analysis.certificate import find_witness
@@ -27,8 +28,8 @@ from millpond.synopsis.derive import plan_of
 from millpond.synopsis.size import state_of
 
 # Optional rows of the certificate that is confirmed before a query is called unbounded.  A self-joined row
-# plays several parts at once, and HAVING compares with thresholds, so that what holds for a few rows
-# need not hold for more.
+# plays several parts at once, HAVING compares with thresholds, and the parts of a union may hide each
+# other, so that what holds for a few rows need not hold for more.
 CONFIRMED_ROWS = 3
 CONFIRMED_ROWS_DOUBTFUL = 6
 _MAX_CONFIRMED_ROWS = 40
@@ -75,7 +76,8 @@ def analyse(query: Query) -> tuple[list[SelectNeeds], list[tuple[Select, Failure
         for select in term.selects:
             found, failed = _analyse_select(select, term.distinct)
             every.append(SelectNeeds(select, term.distinct, tuple(found)))
-            failures += [(select, f) for f in failed]
+            alone = len(query.selects) == len(found) == 1
+            failures += [(select, replace(f, alone=alone)) for f in failed]
     return every, failures
 
 
@@ -113,15 +115,19 @@ def _unbounded_or_undetermined(query: Query, failures: list[tuple[Select, Failur
         if witness is not None:
             reasons = essential(violation_reason(s, f) for s, f in [(select, failure), *failures])
             return Verdict(UNBOUNDED, tuple(reasons), State(None, None), query, clue=clue)
-    causes = [violation_reason(s, f) for s, f in failures]
-    return _undetermined(query, essential(undetermined_reason("unconfirmed", c.message, c) for c in causes))
+    reasons = []
+    for select, failure in failures:
+        cause = violation_reason(select, failure)
+        code = "unconfirmed" if failure.complete else "too-many-orders"
+        reasons.append(undetermined_reason(code, cause.message, cause))
+    return _undetermined(query, essential(reasons))
 
 
 def _confirmed_rows(select: Select, failure: Failure) -> int:
     """How large a certificate must be to be believed."""
     if select.having != TRUE and failure.aggregate is not None and failure.aggregate.distinct:
         return max(CONFIRMED_ROWS_DOUBTFUL, max(having_constants(select), default=0) + CONFIRMED_ROWS)
-    doubtful = select.having != TRUE or has_self_join(failure.part)
+    doubtful = select.having != TRUE or has_self_join(failure.part) or not failure.alone
     return CONFIRMED_ROWS_DOUBTFUL if doubtful else CONFIRMED_ROWS
 
 

@@ -24,6 +24,10 @@ _UNDETERMINED = {
     ),
     "no-synopsis": "nothing speaks against a bound, but no way is known to keep its state in a fixed size",
     "unconfirmed": "memory may have to grow, though no input that proves it was found; what speaks for it",
+    "too-many-orders": (
+        "the columns of a stream joined with itself can be ordered in too many ways to look at one by "
+        "one; what speaks for growth"
+    ),
     "static-relation": "it reads a static relation, which this analysis does not cover",
     "application-time": "it uses application time, which this analysis does not cover",
 }
@@ -178,7 +182,7 @@ def essential(reasons: Iterable[Reason]) -> list[Reason]:
 
 def _key(reason: Reason) -> object:
     """Equal for reasons of which a person needs only the first."""
-    if reason.code == "unconfirmed":
+    if reason.code in ("unconfirmed", "too-many-orders"):
         return reason.predicate, frozenset(reason.columns)
     return reason.predicate, reason.message
 

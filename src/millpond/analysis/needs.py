@@ -67,11 +67,16 @@ class Need:
 
 @dataclass(frozen=True)
 class Failure:
-    """A condition that does not hold, for the whole select (None) or for one aggregate."""
+    """A condition that does not hold, for the whole select (None) or for one aggregate.
+
+    ``alone``: its part is the whole query, so that no other part can hide what it shows.  ``complete`` is
+    False where the search for a bound was given up for its size.
+    """
 
     part: Part
     violation: Violation
     aggregate: Aggregate | None = None
+    alone: bool = True
     complete: bool = True
 
 

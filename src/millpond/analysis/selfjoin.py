@@ -18,7 +18,7 @@ from millpond.query.model import Comparison, Condition, Literal, Op, Ref
 from millpond.query.parts import Part, substituted, with_literal
 
 # Pieces looked at before giving up; their number is exponential in the columns of the occurrences.
-MAX_PIECES = 600
+MAX_PIECES = 300
 
 
 def has_self_join(part: Part) -> bool:
@@ -155,7 +155,10 @@ def _disequality_implied(part: Part, i: int, old: str, new: str) -> bool:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Bounded pieces whose union is the part, or the violations of one that is not."""
+    """Bounded pieces whose union is the part, or the violations of one that is not.
+
+    ``complete`` is False where there were too many pieces to look at all.
+    """
 
     bounded: tuple[tuple[Part, tuple[Ref, ...]], ...]
     failing: tuple[tuple[Part, Violation], ...]
@@ -181,10 +184,8 @@ def bounded_pieces(
             done.append((reduced, refs))
             continue
         split = _undecided(piece)
-        if split is None:
-            return Pieces((), tuple((reduced, v) for v in found))
-        if looked > MAX_PIECES:
-            return Pieces((), tuple((reduced, v) for v in found), complete=False)
+        if split is None or looked > MAX_PIECES:
+            return Pieces((), tuple((reduced, v) for v in found), complete=split is None)
         todo += [p for p in (with_literal(piece, literal) for literal in split) if p is not None]
     return Pieces(tuple(done), ())
 

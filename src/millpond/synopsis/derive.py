@@ -40,6 +40,7 @@ def plan_of(query: Query, needs: Sequence[SelectNeeds]) -> Plan:
 def _select_plan(needs: SelectNeeds) -> SelectPlan:
     plans: list[NeedPlan] = []
     results: list[tuple[Part, tuple[Code, ...]]] = []
+    known: list[tuple[Code, ...]] = []
     aggregate = is_aggregate(needs.select)
     # The groups of a single stream are its synopsis; those of a join are kept beside it.
     remembered = needs.distinct if not aggregate else len(needs.select.occurrences) > 1
@@ -48,11 +49,10 @@ def _select_plan(needs: SelectNeeds) -> SelectPlan:
             alone = len(need.part.aliases) == 1 and not aggregate
             plans.append(NeedPlan(need, () if alone else _stream_plans(need)))
         if remembered:
-            codes = tuple(
-                _independent(part, [exact_code(part, r) for r in _result_refs(needs.select, aggregate)])
-            )
-            if codes not in {known for _, known in results}:  # parts with the same results share them
-                results.append((part, codes))
+            codes = tuple(exact_code(part, ref) for ref in _result_refs(needs.select, aggregate))
+            if codes not in known:  # parts with the same results share them
+                known.append(codes)
+                results.append((part, tuple(_independent(part, codes))))
     return SelectPlan(needs.select, needs.distinct, tuple(plans), tuple(results))
 
 
