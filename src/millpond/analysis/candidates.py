@@ -9,23 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 from millpond.analysis.layout import Assignment, Layout, Pace, doubling, steady, without_midpoints
 from millpond.analysis.ordering import Ordering
 from millpond.analysis.spj import Violation
-from millpond.query.model import (
-    Aggregate,
-    And,
-    Arithmetic,
-    Comparison,
-    Literal,
-    Negation,
-    Not,
-    Or,
-    Ref,
-    Select,
-)
+from millpond.query.model import Aggregate, Literal, Ref, Select, walk
 
 # Copies of a probe's rows that a HAVING threshold may ask for.
 _MAX_COPIES = 240
@@ -109,19 +97,8 @@ def _layouts(clue: Clue, n: int) -> Iterator[Sketch]:
 
 def having_constants(select: Select) -> set[int]:
     """The thresholds that HAVING compares with; below them an answer may tell nothing."""
-    found: set[int] = set()
-    todo: list[Any] = [select.having]
-    while todo:
-        match todo.pop():
-            case Comparison(left=left, right=right) | Arithmetic(left=left, right=right):
-                todo += [left, right]
-            case And(operands=operands) | Or(operands=operands):
-                todo += operands
-            case Not(operand=operand) | Negation(operand=operand):
-                todo.append(operand)
-            case Literal(value=int() as value):
-                found.add(abs(value))
-    return found
+    literals = (n.value for n in walk(select.having) if isinstance(n, Literal))
+    return {abs(value) for value in literals if isinstance(value, int)}
 
 
 def _rounds(

@@ -144,10 +144,7 @@ def _disequality_implied(part: Part, i: int, old: str, new: str) -> bool:
         return True
     if left == right or any(r is not None and r not in part.closure.index for r in (left, right)):
         return left == right and d.value != 0
-    over, under = part.closure.bound(left, right), part.closure.bound(right, left)
-    return (over is not None and (over[0], not over[1]) < (d.value, True)) or (
-        under is not None and (under[0], not under[1]) < (-d.value, True)
-    )
+    return part.closure.keeps_apart(left, right, d.value)
 
 
 # --- splitting by order ----------------------------------------------------------------------------
@@ -223,8 +220,5 @@ def _constant(literal: Condition) -> tuple[object, Literal] | None:
 def _ordered(closure: Closure, left: Ref, right: Ref | None, at: Fraction) -> bool:
     """``left - right`` is known to be below, at, or above a value."""
     over, under = closure.bound(left, right), closure.bound(right, left)
-    if over is not None and under is not None and over[0] == at == -under[0]:
-        return not over[1] and not under[1]
-    return (over is not None and (over[0], not over[1]) < (at, True)) or (
-        under is not None and (under[0], not under[1]) < (-at, True)
-    )
+    fixed = over == (at, False) and under == (-at, False)
+    return fixed or closure.keeps_apart(left, right, at)

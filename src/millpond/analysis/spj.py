@@ -106,14 +106,11 @@ def counted_disequality(ordering: Ordering) -> list[Violation]:
 
 def implied_apart(ordering: Ordering, left: Ref, right: Ref) -> bool:
     """Every disequality between the two columns follows from their order."""
-    for d in ordering.part.apart:
-        if (d.left, d.right) == (left, right):
-            upper, lower = ordering.closure.bound(left, right), ordering.closure.bound(right, left)
-            above = upper is not None and (upper[0] < d.value or (upper[0] == d.value and upper[1]))
-            under = lower is not None and (lower[0] < -d.value or (lower[0] == -d.value and lower[1]))
-            if not (above or under):
-                return False
-    return True
+    return all(
+        ordering.closure.keeps_apart(left, right, d.value)
+        for d in ordering.part.apart
+        if (d.left, d.right) == (left, right)
+    )
 
 
 def conflicting_references(ordering: Ordering) -> Violation | None:

@@ -227,6 +227,13 @@ class Closure:
             high_strict=bool(high and high[1]),
         )
 
+    def keeps_apart(self, left: Ref, right: Ref | None, value: Fraction) -> bool:
+        """``left - right <> value`` follows from the order: the difference stays below or above it."""
+        over, under = self.bound(left, right), self.bound(right, left)
+        return (over is not None and (over[0], not over[1]) < (value, True)) or (
+            under is not None and (under[0], not under[1]) < (-value, True)
+        )
+
     def fixed_difference(self, left: Ref, right: Ref) -> bool:
         i, j = self.index[left], self.index[right]
         return bool(self._length[i, j] + self._length[j, i] == 0)

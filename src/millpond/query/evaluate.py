@@ -32,6 +32,7 @@ from millpond.query.model import (
     Ref,
     Select,
     Truth,
+    walk,
 )
 
 Row = Mapping[str, Any]
@@ -152,21 +153,7 @@ def conjuncts(cond: Condition) -> list[Condition]:
 
 def refs(node: Expr | Condition) -> frozenset[Ref]:
     """Every column that an expression or condition mentions."""
-    found: set[Ref] = set()
-    todo: list[Any] = [node]
-    while todo:
-        match todo.pop():
-            case Ref() as ref:
-                found.add(ref)
-            case Arithmetic(left=left, right=right) | Comparison(left=left, right=right):
-                todo += [left, right]
-            case Negation(operand=x) | IsNull(operand=x) | Not(operand=x) | NotTrue(operand=x):
-                todo.append(x)
-            case And(operands=xs) | Or(operands=xs):
-                todo += xs
-            case Aggregate(argument=argument) if argument is not None:
-                todo.append(argument)
-    return frozenset(found)
+    return frozenset(n for n in walk(node) if isinstance(n, Ref))
 
 
 class Matcher:
@@ -204,20 +191,8 @@ class Matcher:
 
 def aggregates_of(select: Select) -> list[Aggregate]:
     """The aggregates of the select list and of HAVING, each once, in order."""
-    found: dict[Aggregate, None] = {}
-    todo: list[Any] = [item.expression for item in reversed(select.items)]
-    todo.insert(0, select.having)
-    while todo:
-        match todo.pop():
-            case Aggregate() as aggregate:
-                found[aggregate] = None
-            case Arithmetic(left=left, right=right) | Comparison(left=left, right=right):
-                todo += [right, left]
-            case Negation(operand=x) | IsNull(operand=x) | Not(operand=x) | NotTrue(operand=x):
-                todo.append(x)
-            case And(operands=xs) | Or(operands=xs):
-                todo += reversed(xs)
-    return list(found)
+    places = [*(item.expression for item in select.items), select.having]
+    return list(dict.fromkeys(n for place in places for n in walk(place) if isinstance(n, Aggregate)))
 
 
 def is_aggregate(select: Select) -> bool:

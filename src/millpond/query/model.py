@@ -6,7 +6,7 @@ column as declared), types are checked, ``BETWEEN`` and ``IN`` are rewritten to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
@@ -162,6 +162,23 @@ class NotTrue:
 
 Condition = Comparison | IsNull | And | Or | Not | Truth | NotTrue
 TRUE = Truth(True)
+
+
+def walk(node: Expr | Condition) -> Iterator[Expr | Condition]:
+    """The node and everything below it, from left to right."""
+    todo: list[Expr | Condition] = [node]
+    while todo:
+        node = todo.pop()
+        yield node
+        match node:
+            case Arithmetic() | Comparison():
+                todo += [node.right, node.left]
+            case Negation() | IsNull() | Not() | NotTrue():
+                todo.append(node.operand)
+            case And() | Or():
+                todo += reversed(node.operands)
+            case Aggregate(argument=argument) if argument is not None:
+                todo.append(argument)
 
 
 # --- queries ---------------------------------------------------------------------------------------

@@ -94,18 +94,32 @@ def branches_of(cond: Condition) -> tuple[Branch, ...]:
     return out
 
 
-def made_disjoint(branches: tuple[Branch, ...], solid: frozenset[Ref]) -> tuple[Branch, ...]:
-    """Branches of which exactly one is true wherever one of the given ones is."""
+def made_disjoint(
+    branches: tuple[Branch, ...], solid: frozenset[Ref], filters_only: bool = False
+) -> tuple[Branch, ...]:
+    """Branches of which exactly one is true wherever one of the given ones is.
+
+    Those that only filter come first: what they accept needs no join, so the others see only the rest.
+    With ``filters_only``, only that is done, and branches that join may still overlap.
+    """
+    ordered = sorted(branches, key=_joins)
     out: list[Branch] = []
-    for j, branch in enumerate(branches):
+    for j, branch in enumerate(ordered):
         pieces: list[Branch] = [branch]
-        for earlier in branches[:j]:
+        for earlier in ordered[:j]:
+            if filters_only and _joins(earlier):
+                continue
             refusals = _not_true(earlier, solid | compared(branch))
             pieces = [piece + refusal for piece in pieces for refusal in refusals]
             if len(pieces) > MAX_PARTS:
                 raise TooManyParts
         out += pieces
     return tuple(out)
+
+
+def _joins(branch: Branch) -> bool:
+    """Some literal compares columns of two occurrences."""
+    return any(len({ref.occurrence for ref in refs(literal)}) > 1 for literal in branch)
 
 
 def _not_true(branch: Branch, solid: frozenset[Ref]) -> list[Branch]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from typing import Any
+from math import prod
 
 from millpond.query.closure import Closure, Difference, Disequality, Node, Range
 from millpond.query.domains import Family
@@ -26,14 +26,13 @@ from millpond.query.model import (
     Expr,
     IsNull,
     Literal,
-    Negation,
-    Not,
     NotTrue,
     Op,
     Or,
     Ref,
     Select,
     Truth,
+    walk,
 )
 from millpond.query.normalize import (
     MAX_PARTS,
@@ -110,19 +109,9 @@ class Part:
 
 def string_constants(select: Select) -> list[str]:
     """Every string literal in the condition and in the checks of its tables."""
-    found: list[str] = []
-    todo: list[Any] = [select.where, *(c for o in select.occurrences for c in o.table.checks)]
-    while todo:
-        match todo.pop():
-            case Literal(value=str() as text):
-                found.append(text)
-            case Comparison(left=left, right=right) | Arithmetic(left=left, right=right):
-                todo += [left, right]
-            case Not(operand=x) | NotTrue(operand=x) | IsNull(operand=x) | Negation(operand=x):
-                todo.append(x)
-            case And(operands=xs) | Or(operands=xs):
-                todo += xs
-    return found
+    places = [select.where, *(check for o in select.occurrences for check in o.table.checks)]
+    literals = (n for place in places for n in walk(place) if isinstance(n, Literal))
+    return [literal.value for literal in literals if isinstance(literal.value, str)]
 
 
 def parts_of(select: Select, disjoint: bool) -> list[Part]:
@@ -143,16 +132,18 @@ def parts_of(select: Select, disjoint: bool) -> list[Part]:
             crossing.append(branches_of(conjunct))
     if Truth(False) in literals or Truth(None) in literals:
         return []
-    if disjoint:
-        solid = compared(literals) | _declared_solid(select)
-        crossing = [made_disjoint(branches, solid) for branches in crossing]
-    total = 1
-    for branches in crossing:
-        total *= len(branches)
-        if total > MAX_PARTS:
-            raise TooManyParts
+    crossing = [_without_absorbed(select, points, branches) for branches in crossing]
+    solid = compared(literals) | _declared_solid(select)
+    try:
+        split = [made_disjoint(branches, solid, filters_only=not disjoint) for branches in crossing]
+        _guard(split)
+    except TooManyParts:
+        if disjoint:
+            raise
+        split = crossing  # overlapping parts will do
+        _guard(split)
     parts = []
-    for combination in product(*crossing):
+    for combination in product(*split):
         chosen = tuple(literals) + tuple(literal for branch in combination for literal in branch)
         part = close_part(select, points, chosen, tuple(choices), ())
         if part is not None:
@@ -162,11 +153,7 @@ def parts_of(select: Select, disjoint: bool) -> list[Part]:
 
 def refined(part: Part) -> list[Part]:
     """The part split by the branches of its choices into disjoint ones, each a pure conjunction."""
-    total = 1
-    for choice in part.choices:
-        total *= len(choice.branches)
-        if total > MAX_PARTS:
-            raise TooManyParts
+    _guard([choice.branches for choice in part.choices])
     out = []
     for picks in product(*(range(len(c.branches)) for c in part.choices)):
         literals = list(part.literals)
@@ -178,6 +165,46 @@ def refined(part: Part) -> list[Part]:
         if finer is not None:
             out.append(finer)
     return out
+
+
+def _guard(choices: Sequence[Sequence[Branch]]) -> None:
+    """Refuse more combinations of branches than MAX_PARTS."""
+    if prod(len(branches) for branches in choices) > MAX_PARTS:
+        raise TooManyParts
+
+
+def _without_absorbed(select: Select, points: Points, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
+    """Branches without those that imply another one: ``A <= B OR A = B`` is ``A <= B``."""
+    kept = list(dict.fromkeys(branches))
+    for branch in reversed(kept[:]):
+        columns = sorted(compared(branch), key=str)
+        if any(select.type_of(ref).family is Family.TIME for ref in columns):
+            continue
+        differences, apart = _branch_facts(branch, set(columns), points) or ([], [])
+        closure = Closure.of([Node(ref, select.type_of(ref)) for ref in columns], differences, apart)
+        others = [b for b in kept if b is not branch]
+        if any(_implies(closure, apart, branch, other, points) for other in others):
+            kept.remove(branch)
+    return tuple(kept)
+
+
+def _implies(
+    closure: Closure, apart: Sequence[Disequality], branch: Branch, other: Branch, points: Points
+) -> bool:
+    """Wherever ``branch`` (with its closure) is true, so is ``other``."""
+    for literal in other:
+        if literal in branch:
+            continue
+        if not isinstance(literal, Comparison) or not refs(literal) <= closure.index.keys():
+            return False
+        differences, different = _comparison_facts(literal, points)
+        for d in differences:
+            bound = closure.bound(d.left, d.right)
+            if bound is None or (bound[0], not bound[1]) > (d.bound, not d.strict):
+                return False
+        if any(d not in apart and not closure.keeps_apart(d.left, d.right, d.value) for d in different):
+            return False
+    return True
 
 
 def with_column(part: Part, node: Node, differences: Sequence[Difference], select: Select) -> Part:

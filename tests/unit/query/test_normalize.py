@@ -345,10 +345,12 @@ def _nested(n: int) -> str:
 
 
 def _dnf(n: int, width: int) -> str:
-    return " OR ".join(
-        "(" + " AND ".join(f"{s} < {t} + {i * width + j}" for j, (s, t) in enumerate(_PAIRS[:width])) + ")"
-        for i in range(n)
-    )
+    """Branches in which one bound tightens where another loosens, so that none implies another."""
+    branches = []
+    for i in range(n):
+        terms = [f"{s} < {t} + {i if j % 2 else -i}" for j, (s, t) in enumerate(_PAIRS[:width])]
+        branches.append(f"({' AND '.join(terms)})")
+    return " OR ".join(branches)
 
 
 _PAIRS = [("S.A", "T.C"), ("S.B", "T.D"), ("S.K", "T.H"), ("S.X", "T.Y")]
@@ -384,3 +386,17 @@ def test_refining_is_guarded_too() -> None:
 def test_as_many_parts_as_allowed() -> None:
     parts = parts_of(one(_many_pairs(8)), disjoint=False)
     assert 0 < len(parts) <= MAX_PARTS
+
+
+def test_a_branch_that_implies_another_is_absorbed() -> None:
+    [part] = parts_of(one("S.A <= T.C OR S.A = T.C"), disjoint=True)
+    assert part.closure.bound(Ref("T", "C"), Ref("S", "A")) is None
+    assert len(parts_of(one("S.A < T.C OR S.A > T.C"), disjoint=True)) == 2
+
+
+def test_what_a_filter_accepts_is_taken_from_the_branches_that_join() -> None:
+    """A join that only matters where a filter fails sees the filter's complement as a bound."""
+    parts = parts_of(one("S.A < T.C OR S.A < 1 OR S.A > 3"), disjoint=False)
+    joined = [p for p in parts if p.closure.bound(Ref("S", "A"), Ref("T", "C")) is not None]
+    ranges = [p.closure.range(Ref("S", "A")) for p in joined]
+    assert [(r.low, r.high) for r in ranges] == [(Fraction(1), Fraction(3))]
