@@ -65,9 +65,9 @@ class Layout:
         """The full assignment of round ``i``, with further columns as ``given``; None if there is none."""
         fixed: Assignment = {}
         for track in self._violation.tracks:
-            start, scale = self._place(track, i)
-            for ref, offset in self._inside(track).items():
-                fixed[ref] = start + offset * scale
+            start, gap = self._place(track, i)
+            for ref, offset in self._inside(track, gap).items():
+                fixed[ref] = start + offset
         for ref, point in (given or {}).items():
             if fixed.setdefault(ref, point) != point:
                 return None
@@ -98,16 +98,16 @@ class Layout:
         return bool(self._closure.low_end[i] and self._closure.high_end[i] and not known and ref not in apart)
 
     def _place(self, track: Track, i: int) -> tuple[Fraction, Fraction]:
-        """Where the window of a track's round begins, and the scale of offsets inside it."""
+        """Where the window of a track's round begins, and the gap to leave between columns inside it."""
         levels = sorted({t.level for t in self._violation.tracks if t.region == track.region})
         window = self._pace(i) if track.slope > 0 else self._windows - 1 - self._pace(i)
         window += levels.index(track.level) * self._windows
         total = len(levels) * self._windows
         smallest, largest = self._constants(track)
         if track.region == self._top:
-            return largest + (window + 1) * self._stride, Fraction(1)
+            return largest + (window + 1) * self._stride, self._step
         if track.region == 0:
-            return smallest - (total - window + 1) * self._stride, Fraction(1)
+            return smallest - (total - window + 1) * self._stride, self._step
         low, high = self._ordering.cuts[track.region - 1], self._ordering.cuts[track.region]
         width = (high - low) / (2 * total + 1)
         return low + (2 * window + 1) * width, width / (2 * len(track.columns) + 2)
@@ -122,14 +122,14 @@ class Layout:
                 ends += [x for x in (r.low, r.high) if x is not None]
         return _floor(min(ends), self._step), _ceil(max(ends), self._step)
 
-    def _inside(self, track: Track) -> Assignment:
+    def _inside(self, track: Track, gap: Fraction) -> Assignment:
         """Offsets within a window that respect the bounds between the track's columns."""
         placed: Assignment = {}
         for ref in track.columns:
-            placed[ref] = self._offset(ref, placed)
+            placed[ref] = self._offset(ref, placed, gap)
         return placed
 
-    def _offset(self, ref: Ref, placed: Assignment) -> Fraction:
+    def _offset(self, ref: Ref, placed: Assignment, gap: Fraction) -> Fraction:
         """An offset between what the columns placed before allow, as low as may be."""
         lows: list[tuple[Fraction, bool]] = []
         highs: list[tuple[Fraction, bool]] = []
@@ -138,15 +138,15 @@ class Layout:
             lows += [(offset - above[0], above[1])] if above is not None else []
             highs += [(offset + under[0], under[1])] if under is not None else []
         if not lows and not highs:
-            offset, way = Fraction(0), self._step
+            offset, way = Fraction(0), gap
         elif not lows:
             end, strict = min(highs, key=lambda e: (e[0], not e[1]))
-            offset, way = end - self._step * strict, -self._step
+            offset, way = end - gap * strict, -gap
         else:
             end, strict = max(lows)
             room = min((h for h, _ in highs), default=None)
-            gap = self._step if room is None or end + self._step < room else (room - end) / 2
-            offset, way = end + gap * strict, gap
+            way = gap if room is None or end + gap < room else (room - end) / 2
+            offset = end + way * strict
         for _ in self._ordering.part.apart:
             if self._collides(ref, offset, placed) and all(offset + way <= h for h, _ in highs):
                 offset += way

@@ -208,12 +208,18 @@ def _implies(
 
 
 def with_column(part: Part, node: Node, differences: Sequence[Difference], select: Select) -> Part:
-    """The part with one more column and what is known of it, as a part of ``select``."""
+    """The part with one more column and what is known of it, as a part of ``select``.
+
+    Columns that so far nothing was said of join the closure with it.
+    """
     known = (*part.differences, *differences)
+    nodes = {n.ref: n for n in (*part.closure.nodes, node)}
+    for ref in (end for d in differences for end in (d.left, d.right) if end is not None):
+        nodes.setdefault(ref, Node(ref, select.type_of(ref)))
     return replace(
         part,
         select=select,
-        closure=Closure.of([*part.closure.nodes, node], known, part.apart),
+        closure=Closure.of(list(nodes.values()), known, part.apart),
         differences=known,
         extras=(*part.extras, (node, tuple(differences))),
     )

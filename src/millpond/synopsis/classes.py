@@ -6,7 +6,7 @@ class below and one above it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
@@ -99,15 +99,11 @@ def exact_code(part: Part, ref: Ref, nullable: bool = True) -> Code:
 def clamped_code(part: Part, ref: Ref, windows: Sequence[Window]) -> Code:
     """The classes of a joined column, given the window of each of its partners."""
     r = part.closure.range(ref)
-    lows = [_tighter(w.low, r.low, max) for w in windows]
-    highs = [_tighter(w.high, r.high, min) for w in windows]
-    if any(x is None for x in (*lows, *highs)):
-        raise NoPlan(f"the partners of {ref} can lie anywhere")
-    low = min(x for x in lows if x is not None)
-    high = max(x for x in highs if x is not None)
+    narrowed = [_narrowed(ref, w, r) for w in windows]
+    low, high = min(w[0] for w in narrowed), max(w[1] for w in narrowed)
     grid = None
     if not part.closure.nodes[part.closure.index[ref]].type.step and low < high:
-        grid = _common_grid(ref, windows)
+        grid = _common_grid(ref, narrowed)
         values = 2 * int((high - low) / grid[1]) + 3
     else:
         values = _count(part, ref, low, high)
@@ -115,21 +111,27 @@ def clamped_code(part: Part, ref: Ref, windows: Sequence[Window]) -> Code:
     return Code(ref, low, high, values, below, above, False, grid, tuple(_allowed(part, ref)))
 
 
-def _common_grid(ref: Ref, windows: Sequence[Window]) -> tuple[Fraction, Fraction]:
+# A window within the column's own range: its ends, its step and its anchor.
+_Narrowed = tuple[Fraction, Fraction, Fraction, Fraction]
+
+
+def _narrowed(ref: Ref, window: Window, own: Range) -> _Narrowed:
+    lows = [x for x in (window.low, own.low) if x is not None]
+    highs = [x for x in (window.high, own.high) if x is not None]
+    if not lows or not highs:
+        raise NoPlan(f"the partners of {ref} can lie anywhere")
+    return max(lows), min(highs), window.step, window.anchor if window.step else max(lows)
+
+
+def _common_grid(ref: Ref, windows: Sequence[_Narrowed]) -> tuple[Fraction, Fraction]:
     """A grid on which all points lie at which some partner tells values apart."""
-    if any(not w.step for w in windows):
+    if any(not step and low < high for low, high, step, _ in windows):
         raise NoPlan(f"{ref} has values without number among those of its partners")
-    anchor = windows[0].anchor
-    lengths = [w.step for w in windows] + [w.anchor - anchor for w in windows if w.anchor != anchor]
+    anchors = {anchor for _, _, _, anchor in windows}
+    first = min(anchors)
+    lengths = [step for _, _, step, _ in windows if step] + [a - first for a in anchors if a != first]
     unit = Fraction(1, lcm(*(x.denominator for x in lengths)))
-    return anchor, gcd(*(int(x / unit) for x in lengths)) * unit
-
-
-def _tighter(
-    a: Fraction | None, b: Fraction | None, pick: Callable[[list[Fraction]], Fraction]
-) -> Fraction | None:
-    known = [x for x in (a, b) if x is not None]
-    return pick(known) if known else None
+    return first, gcd(*(int(x / unit) for x in lengths)) * unit
 
 
 def _allowed(part: Part, ref: Ref) -> list[Range]:

@@ -184,7 +184,7 @@ class _Builder:
             by_column.setdefault(code.column, []).append(code)
         united = []
         for column, same in by_column.items():
-            exact = [c for c in same if not c.below and not c.above]
+            exact = [c for c in same if not c.below and not c.above and c.grid is None]
             if exact:
                 united.append(exact[0])
             else:
@@ -366,7 +366,7 @@ class _Builder:
 
 
 def _as_window(code: Code) -> Window:
-    anchor, step = code.grid or (Fraction(0), Fraction(0))
+    anchor, step = code.grid or (code.low, Fraction(0))
     return Window(code.low, code.high, step, anchor)
 
 

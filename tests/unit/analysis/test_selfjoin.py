@@ -285,3 +285,9 @@ def test_the_number_of_pieces_is_guarded(monkeypatch: pytest.MonkeyPatch) -> Non
     [part] = parts_of(select, disjoint=False)
     pieces = bounded_pieces(part, (), never)
     assert pieces.failing and not pieces.complete
+
+
+def test_an_extreme_of_a_column_that_the_covering_occurrence_does_not_mention() -> None:
+    streams = "CREATE STREAMING TABLE T (D INT, E INT); CREATE STREAMING TABLE S (A INT, C INT);"
+    query = "SELECT MIN(x.E) FROM T x, T y, S WHERE S.A > x.D AND S.C > y.D AND S.C > 1"
+    assert decide(parse(streams + query)[0]).outcome == UNBOUNDED
