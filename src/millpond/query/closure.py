@@ -332,7 +332,7 @@ class Closure:
         for i in order:
             ends = self._plain_ends(i, value, done) if plain else self._ends_of(i, value, done)
             taken = {Fraction(value[j]) + v / self.unit for j, v in forbidden.get(i, ()) if done[j]}
-            chosen = _pick(*ends, self.nodes[i].type.step / self.unit, taken)
+            chosen = _pick(*ends, self.nodes[i].type.step / self.unit, taken, room=len(apart))
             if chosen is None:
                 return None
             value[i] = chosen
@@ -405,22 +405,27 @@ def _all_apart(solution: Mapping[Ref, Fraction], apart: Iterable[Disequality]) -
     return all(solution[d.left] - (solution[d.right] if d.right is not None else 0) != d.value for d in apart)
 
 
-def _pick(low: End, high: End, step: Fraction, taken: set[Fraction]) -> Fraction | None:
-    """A value between two ends, as near to the lower one as may be, that is not taken."""
+def _pick(low: End, high: End, step: Fraction, taken: set[Fraction], room: int) -> Fraction | None:
+    """A value between two ends, near to the lower one, that is not taken.
+
+    Where there is only one end, ``room`` steps are left to it: columns in between may have to differ.
+    """
     if step:
-        return _pick_stepped(low, high, step, taken)
+        return _pick_stepped(low, high, step, taken, room)
     return _pick_dense(low, high, taken)
 
 
-def _pick_stepped(low: End, high: End, step: Fraction, taken: set[Fraction]) -> Fraction | None:
+def _pick_stepped(low: End, high: End, step: Fraction, taken: set[Fraction], room: int) -> Fraction | None:
     if low is not None:
         start, way = -(-low[0] // step) * step, step
         if low[1] and start == low[0]:
             start += step
+        start += room * step if high is None else 0
     elif high is not None:
         start, way = (high[0] // step) * step, -step
         if high[1] and start == high[0]:
             start -= step
+        start -= room * step
     else:
         start, way = Fraction(0), step
     for _ in range(len(taken) + 1):

@@ -336,3 +336,10 @@ def test_several_queries_are_decided_one_by_one() -> None:
     verdicts = check(DDL + "SELECT DISTINCT A FROM S; SELECT A FROM S;")
     assert isinstance(verdicts, list)
     assert [v.outcome for v in verdicts] == [UNBOUNDED, "bounded"]
+
+
+def test_columns_that_must_differ_are_left_room() -> None:
+    streams = "CREATE STREAMING TABLE S (A INT, B INT); CREATE STREAMING TABLE T (D INT, E INT);"
+    where = "D <> E AND B >= D AND B >= E AND A < E AND A < D"
+    [query] = parse(f"{streams} SELECT DISTINCT E FROM S, T WHERE {where}")
+    assert decide(query).outcome == UNBOUNDED
