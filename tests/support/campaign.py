@@ -13,7 +13,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -57,9 +57,13 @@ def examine_plain(seed: int) -> Finding:
 def examine_rich(seed: int) -> Finding:
     """Any query of the language: certificate and synopsis."""
     rng = random.Random(seed)
-    case = random_rich_case(rng)
+    return examine(random_rich_case(rng), seed, rng)
+
+
+def examine(case: RichCase, seed: int, rng: random.Random | None = None) -> Finding:
+    """A given query: certificate and synopsis, on rows that the seed makes."""
     verdict = check_query(parse(case.sql)[0])
-    return _examine(seed, rng, case, verdict, "", [])
+    return _examine(seed, rng or random.Random(seed), case, verdict, "", [])
 
 
 def _examine(
@@ -104,17 +108,15 @@ def run_synopsis(rng: random.Random, case: Case | RichCase, verdict: Verdict) ->
 
 
 def examine_many(kind: str, seeds: Iterable[int], processes: int) -> Iterable[Finding]:
-    examine = {"plain": examine_plain, "rich": examine_rich}[kind]
+    look = {"plain": examine_plain, "rich": examine_rich}[kind]
     with ProcessPoolExecutor(processes) as pool:
-        yield from pool.map(partial(_guarded, examine), seeds, chunksize=50)
+        yield from pool.map(partial(_guarded, look), seeds, chunksize=50)
 
 
-def _guarded(examine: object, seed: int) -> Finding:
+def _guarded(look: Callable[[int], Finding], seed: int) -> Finding:
     """A crash is a finding too."""
-    assert callable(examine)
     try:
-        finding: Finding = examine(seed)
-        return finding
+        return look(seed)
     except Exception as error:
         return Finding(seed, "crash", "", False, False, (f"seed {seed}: {type(error).__name__}: {error}",))
 

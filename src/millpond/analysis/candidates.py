@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
+
+import numpy as np
 
 from millpond.analysis.layout import Assignment, Layout, Pace, doubling, steady, without_midpoints
 from millpond.analysis.ordering import Ordering
@@ -138,6 +141,23 @@ def _value_pairs(clue: Clue) -> Iterator[tuple[dict[Ref, Fraction], dict[Ref, Fr
     for u, p in pairs:
         yield {argument: u}, {argument: p}
     yield {}, {}
+    # Where rows with different values must also differ in what they join with.
+    for ref, ends in _bounded_companions(clue, argument):
+        for (u, p), (here, there) in product(pairs, (ends, ends[::-1])):
+            yield {argument: u, ref: here}, {argument: p, ref: there}
+
+
+def _bounded_companions(clue: Clue, argument: Ref) -> list[tuple[Ref, tuple[Fraction, Fraction]]]:
+    """Bounded join columns beside the aggregated one, with the ends of their ranges."""
+    closure = clue.ordering.closure
+    joined = np.asarray((clue.ordering.joins | clue.ordering.joins.T).any(axis=0))
+    out = []
+    for i, node in enumerate(closure.nodes):
+        r = closure.range(node.ref)
+        beside = node.ref.occurrence == argument.occurrence and node.ref != argument and joined[i]
+        if beside and r.low is not None and r.high is not None and r.low < r.high:
+            out.append((node.ref, (r.low, r.high)))
+    return out
 
 
 def _patterns(
@@ -196,7 +216,7 @@ def _patterns(
             )
             home = _home(clue)
             if home in others and len(others) > 1:
-                for a, b in ((others, [home]), ([home], others)):
+                for a, b in ((others, [home]), ([home], others), (others, [*others, home])):
                     probes = tuple(rows(rounds[k], a) + rows(altered[k + beside], b) for k in inner)
                     yield Sketch((), universe, probes)
 

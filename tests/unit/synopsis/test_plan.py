@@ -281,3 +281,18 @@ def test_the_order_of_rows_does_not_matter() -> None:
         assert answers[0] == answers[1] == answers[2], f"seed {seed}: {case.sql}"
         told += bool(answers[0])
     assert len(cases) > 30 and told > 15
+
+
+def test_demands_that_differ_by_join_keep_a_row_for_each_difference() -> None:
+    """(5, 3) demands Z >= 5 and W >= 6 of its partners, (3, 5) the reverse: neither stands for the other."""
+    streams = "CREATE STREAMING TABLE S (X INT, Y INT); CREATE STREAMING TABLE T (Z INT, W INT);"
+    [query] = parse(streams + "SELECT DISTINCT 1 FROM S, T WHERE X <= Z AND Y < Z AND X < W AND Y <= W")
+    verdict = decide(query)
+    assert [kept.entries for kept in verdict.state.streams] == [3, 3, 1]
+    assert verdict.plan is not None
+    for z, w in ((5, 6), (6, 5)):
+        naive = Naive(verdict.plan)
+        for x, y in ((5, 3), (3, 5), (9, 9)):
+            naive.add("S", {"X": x, "Y": y})
+        naive.add("T", {"Z": z, "W": w})
+        assert naive.answer() == {(1,): 1}
