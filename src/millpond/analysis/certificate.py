@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from millpond.query.model import Column, Query, Ref, Table
 from millpond.query.points import Points
 
 _FIRST_INSTANT = datetime(2000, 1, 1)
+# Candidates looked at for one violation.  Those that prove anything are nearly always among the first few.
+MAX_CANDIDATES = 150
 
 # On which side of all other values a column (of a table) that is left open lies; 0 is at 0.
 Fill = Callable[[tuple[str, str]], int]
@@ -45,17 +48,17 @@ def find_witness(query: Query, clue: Clue, n: int) -> Witness | None:
     compare = "answer" if any(is_aggregate(s) for s in query.selects) else "emitted"
     fills = _fills(clue)
     misfit: WitnessSizeError | None = None
-    for sketch in candidates(clue, n):
-        for fill in fills:
-            try:
-                witness = _realise(clue, sketch, compare, fill)
-            except WitnessSizeError as too_large:
-                if n > EXHAUSTIVE:  # other layouts are hardly smaller
-                    raise
-                misfit = misfit or too_large
-                continue
-            if witness is not None and confirms(query, witness):
-                return witness
+    tried = ((sketch, fill) for sketch in candidates(clue, n) for fill in fills)
+    for sketch, fill in islice(tried, MAX_CANDIDATES):
+        try:
+            witness = _realise(clue, sketch, compare, fill)
+        except WitnessSizeError as too_large:
+            if n > EXHAUSTIVE:  # other layouts are hardly smaller
+                raise
+            misfit = misfit or too_large
+            continue
+        if witness is not None and confirms(query, witness):
+            return witness
     if misfit is not None:
         raise misfit
     return None

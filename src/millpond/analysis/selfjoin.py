@@ -18,7 +18,7 @@ from millpond.query.model import Comparison, Condition, Literal, Op, Ref
 from millpond.query.parts import Part, substituted, with_literal
 
 # Pieces looked at before giving up; their number is exponential in the columns of the occurrences.
-MAX_PIECES = 300
+MAX_PIECES = 100
 
 
 def has_self_join(part: Part) -> bool:
