@@ -68,7 +68,7 @@ def _case(items: str, tables: str, where: str, tail: str = "") -> RichCase:
     return RichCase(f"{ddl}SELECT {items} FROM {tables} WHERE {where} {tail}", streams)
 
 
-def _holds(case: RichCase, outcome: str) -> None:
+def assert_holds(case: RichCase, outcome: str) -> None:
     for seed in SEEDS:
         finding = examine(case, seed)
         assert (finding.outcome, finding.problems) == (outcome, ()), case.sql
@@ -77,7 +77,7 @@ def _holds(case: RichCase, outcome: str) -> None:
 @pytest.mark.parametrize("title", EXISTENCE)
 def test_existence(title: str) -> None:
     tables, where, outcome = EXISTENCE[title]
-    _holds(_case("DISTINCT 1", tables, where), outcome)
+    assert_holds(_case("DISTINCT 1", tables, where), outcome)
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def test_existence(title: str) -> None:
     ],
 )
 def test_extremes(item: str, where: str, outcome: str) -> None:
-    _holds(_case(item, "S, T", where), outcome)
+    assert_holds(_case(item, "S, T", where), outcome)
 
 
 @pytest.mark.parametrize("function", ["AVG", "MEDIAN"])
 def test_ratios_count_only_what_is_joined_within_a_group(function: str) -> None:
     where = "H = C AND H BETWEEN 1 AND 2 AND I BETWEEN 0 AND 3 AND C < A AND B < E"
     # Within a group of H, and so of C, the rows of G are alike for S and U.
-    _holds(_case(f"H, {function}(I)", "G, T, S, U", where, "GROUP BY H"), BOUNDED)
-    _holds(_case(f"{function}(I)", "G, T, S, U", where), UNBOUNDED)
-    _holds(_case(f"{function}(I)", "G, S, U", "I BETWEEN 0 AND 3 AND B < E"), BOUNDED)
+    assert_holds(_case(f"H, {function}(I)", "G, T, S, U", where, "GROUP BY H"), BOUNDED)
+    assert_holds(_case(f"{function}(I)", "G, T, S, U", where), UNBOUNDED)
+    assert_holds(_case(f"{function}(I)", "G, S, U", "I BETWEEN 0 AND 3 AND B < E"), BOUNDED)

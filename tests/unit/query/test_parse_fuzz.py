@@ -36,7 +36,7 @@ S R A B K x ts ok d s `A` 'a' '2024-01-01' 1 2.5 1e3 .5 10L 99999999999999999999
 SOUP = [*WORDS.split(), "\\", "\n"]
 
 
-def survives(text: str) -> list[Query] | None:
+def assert_survives(text: str) -> list[Query] | None:
     try:
         queries = parse(text)
     except MillpondError as error:
@@ -52,9 +52,9 @@ def survives(text: str) -> list[Query] | None:
 @settings(deadline=None, max_examples=300)
 @given(st.text(max_size=60))
 def test_any_text(text: str) -> None:
-    survives(text)
-    survives(TABLES + "SELECT " + text)
-    survives(TABLES + "SELECT A FROM S WHERE " + text)
+    assert_survives(text)
+    assert_survives(TABLES + "SELECT " + text)
+    assert_survives(TABLES + "SELECT A FROM S WHERE " + text)
 
 
 @settings(deadline=None, max_examples=600)
@@ -62,8 +62,8 @@ def test_any_text(text: str) -> None:
     st.lists(st.sampled_from(SOUP), max_size=25), st.sampled_from(["", "SELECT A FROM S WHERE ", "SELECT "])
 )
 def test_any_tokens(words: list[str], start: str) -> None:
-    survives(TABLES + start + " ".join(words))
-    survives("CREATE STREAMING TABLE S " + " ".join(words))
+    assert_survives(TABLES + start + " ".join(words))
+    assert_survives("CREATE STREAMING TABLE S " + " ".join(words))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -84,12 +84,12 @@ def test_mutated_queries(seed: int) -> None:
             else:
                 text[at] = chr(random_.choice([random_.randrange(128), random_.randrange(0x3000)]))
             text = text or [" "]
-        survives("".join(text))
+        assert_survives("".join(text))
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_the_queries_that_are_mutated_are_right(query: str) -> None:
-    assert survives(TABLES + query)
+    assert assert_survives(TABLES + query)
 
 
 # --- an independent reading --------------------------------------------------------------------------
