@@ -219,10 +219,6 @@ class Select:
     def type_of(self, ref: Ref) -> SqlType:
         return self.occurrence(ref.occurrence).table.column(ref.column).type
 
-    @property
-    def is_time_based(self) -> bool:
-        return any(o.table.streaming and o.table.time for o in self.occurrences)
-
 
 @dataclass(frozen=True)
 class Term:
