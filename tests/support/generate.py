@@ -450,3 +450,55 @@ def random_rows(
 def by_stream(case: Case | RichCase, rows: Sequence[tuple[str, Row]]) -> dict[str, list[Row]]:
     """The rows of every stream, in order: a case for ``oracle.answers``."""
     return {stream: [row for name, row in rows if name == stream] for stream in case.catalog}
+
+
+# --- joins on a bounded key ---------------------------------------------------------------------------
+
+_KEYED_CALLS = (
+    "COUNT(*)",
+    "COUNT(DISTINCT S.B)",
+    "SUM(S.B)",
+    "AVG(T.E)",
+    "MIN(S.B)",
+    "MAX(T.E)",
+    "MEDIAN(S.B)",
+)
+
+
+def random_keyed_case(rng: random.Random) -> RichCase:
+    """An equality join on a key with many values: what large synopses are cut by."""
+    streams: dict[str, tuple[tuple[str, str], ...]] = {
+        "S": (("A", "INT"), ("B", "TINYINT")),
+        "T": (("D", "INT"), ("E", "TINYINT")),
+    }
+    low = rng.randint(-5, 5)
+    high = low + rng.randint(8, 20)
+    offset = rng.choice(["", "", " + 3", " - 2"])
+    joined, conditions = "S, T", [f"S.A = T.D{offset}", f"S.A BETWEEN {low} AND {high}"]
+    if rng.random() < 0.3:
+        streams["U"] = (("G", "BIGINT"),)
+        joined += ", U"
+        conditions.append("U.G = T.D")
+    elif rng.random() < 0.2:
+        joined, conditions = "S, T, S Z", [*conditions, "Z.A = S.A"]
+    if rng.random() < 0.3:
+        conditions.append(rng.choice(["S.B < T.E", "S.B <> T.E", "S.B + 1 <= T.E"]))
+    where = " AND ".join(conditions)
+    kind = rng.random()
+    if kind < 0.35:
+        text = f"SELECT {rng.choice(['S.A', 'S.A, T.E', 'T.D + 1, S.B', 'S.B'])} FROM {joined} WHERE {where}"
+    elif kind < 0.6:
+        text = (
+            f"SELECT DISTINCT {rng.choice(['S.A', 'T.D, S.B', 'S.B', 'S.A + 1'])} FROM {joined} WHERE {where}"
+        )
+    else:
+        calls = ", ".join(rng.sample(_KEYED_CALLS, rng.randint(1, 3)))
+        group = rng.choice(["S.A", "T.D", "S.A, S.B"])
+        text = f"SELECT {group}, {calls} FROM {joined} WHERE {where} GROUP BY {group}"
+        if rng.random() < 0.3:
+            text += rng.choice([" HAVING COUNT(*) > 1", " HAVING SUM(S.B) < 5", " HAVING MAX(T.E) >= 0"])
+    ddl = [
+        f"CREATE STREAMING TABLE {name} ({', '.join(' '.join(c) for c in columns)});"
+        for name, columns in streams.items()
+    ]
+    return RichCase("\n".join([*ddl, f"{text};"]), streams, {})

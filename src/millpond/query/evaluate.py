@@ -261,8 +261,8 @@ def result_row(
     stand_in: dict[Expr, Ref] = {a: Ref("", f"a{i}") for i, a in enumerate(aggregates)}
     stand_in |= {ref: Ref("", f"g{i}") for i, ref in enumerate(select.group_by or ())}
     slots = {"": 0}
-    columns = [expression(_replace(item.expression, stand_in), slots) for item in select.items]
-    having = condition(_replace_condition(select.having, stand_in), slots)
+    columns = [expression(substituted(item.expression, stand_in), slots) for item in select.items]
+    having = condition(substituted_condition(select.having, stand_in), slots)
 
     def finish(group: Sequence[Value], values: Sequence[Value]) -> tuple[Value, ...] | None:
         row = {f"a{i}": v for i, v in enumerate(values)} | {f"g{i}": v for i, v in enumerate(group)}
@@ -271,32 +271,33 @@ def result_row(
     return finish
 
 
-def _replace(expr: Expr, by: Mapping[Expr, Ref]) -> Expr:
+def substituted(expr: Expr, by: Mapping[Expr, Ref]) -> Expr:
+    """The expression with columns in place of the given sub-expressions."""
     if expr in by:
         return by[expr]
     match expr:
         case Arithmetic(operator=op, left=left, right=right):
-            return Arithmetic(op, _replace(left, by), _replace(right, by))
+            return Arithmetic(op, substituted(left, by), substituted(right, by))
         case Negation(operand=operand):
-            return Negation(_replace(operand, by))
+            return Negation(substituted(operand, by))
         case _:
             return expr
 
 
-def _replace_condition(cond: Condition, by: Mapping[Expr, Ref]) -> Condition:
+def substituted_condition(cond: Condition, by: Mapping[Expr, Ref]) -> Condition:
     match cond:
         case Comparison(left=left, operator=op, right=right):
-            return Comparison(_replace(left, by), op, _replace(right, by))
+            return Comparison(substituted(left, by), op, substituted(right, by))
         case IsNull(operand=operand):
-            return IsNull(_replace(operand, by))
+            return IsNull(substituted(operand, by))
         case Not(operand=operand):
-            return Not(_replace_condition(operand, by))
+            return Not(substituted_condition(operand, by))
         case NotTrue(operand=operand):
-            return NotTrue(_replace_condition(operand, by))
+            return NotTrue(substituted_condition(operand, by))
         case And(operands=operands):
-            return And(tuple(_replace_condition(c, by) for c in operands))
+            return And(tuple(substituted_condition(c, by) for c in operands))
         case Or(operands=operands):
-            return Or(tuple(_replace_condition(c, by) for c in operands))
+            return Or(tuple(substituted_condition(c, by) for c in operands))
         case Truth():
             return cond
 

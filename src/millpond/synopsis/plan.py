@@ -131,11 +131,7 @@ def merged(plans: Iterable[NeedPlan]) -> list[NeedPlan]:
     """Needs that keep the same classes share one synopsis, with the measures of all of them."""
     out: dict[object, NeedPlan] = {}
     for plan in plans:
-        key = (
-            id(plan.need.part) if plan.need.counted else plan.need.part.condition,
-            plan.need.counted,
-            tuple(replace(s, measures=()) for s in plan.streams),
-        )
+        key = shared_by(plan)
         if key not in out:
             out[key] = plan
             continue
@@ -145,3 +141,12 @@ def merged(plans: Iterable[NeedPlan]) -> list[NeedPlan]:
         )
         out[key] = replace(out[key], streams=streams)
     return list(out.values())
+
+
+def shared_by(plan: NeedPlan) -> object:
+    """What needs must have in common to share a synopsis."""
+    return (
+        id(plan.need.part) if plan.need.counted else plan.need.part.condition,
+        plan.need.counted,
+        tuple(replace(s, measures=()) for s in plan.streams),
+    )

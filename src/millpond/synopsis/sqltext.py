@@ -1,0 +1,154 @@
+"""Expressions and conditions as SQL text, for Spark's column expressions and for DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+
+from millpond.query.domains import DOUBLE, Family, SqlType
+from millpond.query.model import (
+    Aggregate,
+    And,
+    Arithmetic,
+    Comparison,
+    Condition,
+    Expr,
+    IsNull,
+    Literal,
+    Negation,
+    Not,
+    NotTrue,
+    Op,
+    Or,
+    Ref,
+    Scalar,
+    Truth,
+)
+
+
+class Dialect(Enum):
+    """Whose SQL it is.  The two agree on all but quotes and the number of a day."""
+
+    SPARK = "spark"
+    DUCKDB = "duckdb"
+
+    def name_of(self, identifier: str) -> str:
+        """
+        >>> Dialect.SPARK.name_of("a`b"), Dialect.DUCKDB.name_of("A")
+        ('`a``b`', '"A"')
+        """
+        quote = "`" if self is Dialect.SPARK else '"'
+        return quote + identifier.replace(quote, quote * 2) + quote
+
+    def string(self, text: str) -> str:
+        """
+        >>> Dialect.SPARK.string("it's"), Dialect.DUCKDB.string("it's")
+        ("'it\\\\'s'", "'it''s'")
+        """
+        if self is Dialect.DUCKDB:
+            return "'" + text.replace("'", "''") + "'"
+        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    def days(self, text: str) -> str:
+        """The number of days since 1970-01-01."""
+        return f"unix_date({text})" if self is Dialect.SPARK else f"({text} - DATE '1970-01-01')"
+
+    def type_of(self, type_: SqlType) -> str:
+        if self is Dialect.DUCKDB and type_.family is Family.STRING:
+            return "VARCHAR"
+        return type_.name
+
+
+# How a column is spelled.
+Names = Callable[[Ref], str]
+
+
+def value_text(value: Scalar, type_: SqlType | None, dialect: Dialect) -> str:
+    """A constant with its type.
+
+    >>> from millpond.query.domains import INT
+    >>> value_text(3, INT, Dialect.SPARK), value_text(0.5, DOUBLE, Dialect.DUCKDB)
+    ('CAST(3 AS INT)', "CAST('0.5' AS DOUBLE)")
+    """
+    match value:
+        case None:
+            return "NULL" if type_ is None else f"CAST(NULL AS {dialect.type_of(type_)})"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case str():
+            return dialect.string(value)
+        case datetime():
+            return f"TIMESTAMP '{value:%Y-%m-%d %H:%M:%S.%f}'"
+        case date():
+            return f"DATE '{value.isoformat()}'"
+        case float():
+            return f"CAST('{value!r}' AS {type_ or DOUBLE})"
+        case Decimal():
+            return f"CAST('{value:f}' AS {type_})"
+        case int():
+            return f"CAST({value} AS {type_})" if type_ is not None else str(value)
+
+
+def number_text(point: Fraction) -> str:
+    """A number without a type of its own: an integer, or a decimal where its digits end, or a double."""
+    if point.denominator == 1:
+        return str(point.numerator)
+    digits = Decimal(point.numerator) / Decimal(point.denominator)
+    if Fraction(digits) == point:
+        return f"{digits:f}"
+    return f"CAST('{float(point)!r}' AS DOUBLE)"
+
+
+def expression_sql(expr: Expr, names: Names, dialect: Dialect) -> str:
+    match expr:
+        case Literal(value=value, type=type_):
+            return value_text(value, type_, dialect)
+        case Ref():
+            return names(expr)
+        case Negation(operand=operand):
+            return f"(- {expression_sql(operand, names, dialect)})"
+        case Arithmetic(operator=operator, left=left, right=right):
+            return (
+                f"({expression_sql(left, names, dialect)} {operator} {expression_sql(right, names, dialect)})"
+            )
+        case Aggregate():
+            raise ValueError("an aggregate is no column expression")
+
+
+def condition_sql(cond: Condition, names: Names, dialect: Dialect) -> str:
+    match cond:
+        case Truth(value=None):
+            return "CAST(NULL AS BOOLEAN)"
+        case Truth(value=value):
+            return "TRUE" if value else "FALSE"
+        case Comparison(left=left, operator=operator, right=right):
+            sign = "<>" if operator is Op.NE else operator.value
+            return f"({expression_sql(left, names, dialect)} {sign} {expression_sql(right, names, dialect)})"
+        case IsNull(operand=operand):
+            return f"({expression_sql(operand, names, dialect)} IS NULL)"
+        case Not(operand=operand):
+            return f"(NOT {condition_sql(operand, names, dialect)})"
+        case NotTrue(operand=operand):
+            return f"({condition_sql(operand, names, dialect)} IS NOT TRUE)"
+        case And(operands=operands):
+            return all_of([condition_sql(c, names, dialect) for c in operands])
+        case Or(operands=operands):
+            return any_of([condition_sql(c, names, dialect) for c in operands])
+
+
+def all_of(texts: list[str]) -> str:
+    """
+    >>> all_of([]), all_of(["a", "TRUE"]), all_of(["a", "b"])
+    ('TRUE', 'a', '(a AND b)')
+    """
+    kept = [t for t in dict.fromkeys(texts) if t != "TRUE"]
+    if len(kept) < 2:
+        return kept[0] if kept else "TRUE"
+    return "(" + " AND ".join(kept) + ")"
+
+
+def any_of(texts: list[str]) -> str:
+    return "(" + " OR ".join(dict.fromkeys(texts)) + ")" if texts else "FALSE"

@@ -1,0 +1,156 @@
+"""Synopses as values: they start empty, take in batches of rows, merge, and go to bytes and back.
+
+A synopsis is a few Arrow tables, one a slot.  DuckDB does the work on them.  Merging is associative and
+commutative, and the empty synopsis changes nothing, so that parts of it may be built anywhere.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import duckdb
+import pyarrow as pa
+
+from millpond.errors import MillpondError
+
+# What the bytes of a synopsis begin with; the version changes with their meaning.
+MAGIC = b"mill"
+VERSION = 1
+_HEAD = struct.Struct("<4sH16sq")
+_LENGTH = struct.Struct("<q")
+
+
+class StateError(MillpondError):
+    """Kept state that this program cannot read."""
+
+
+@dataclass(frozen=True)
+class SlotProgram:
+    """What is done with one table of the synopsis: SQL over ``batch`` and over ``rows``."""
+
+    name: str
+    stream: str
+    chunk: str | None
+    reduce: str
+    merge: str
+    schema_bytes: bytes
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return pa.ipc.read_schema(pa.py_buffer(self.schema_bytes))
+
+    def empty(self) -> pa.Table:
+        return self.schema.empty_table()
+
+
+class Engine:
+    """An embedded DuckDB on a single thread: the parallelism is Spark's."""
+
+    def __init__(self) -> None:
+        self._connection = duckdb.connect()
+        self._connection.execute("SET threads = 1")
+        self._connection.execute("SET enable_progress_bar = false")
+
+    def query(self, sql: str, tables: Mapping[str, pa.Table | pa.RecordBatch]) -> pa.Table:
+        for name, table in tables.items():
+            self._connection.register(name, table)
+        try:
+            return self._connection.sql(sql).to_arrow_table()
+        except duckdb.Error as error:
+            raise engine_error(error) from None
+        finally:
+            for name in tables:
+                self._connection.unregister(name)
+
+
+def engine_error(error: duckdb.Error) -> MillpondError:
+    """A value that does not fit, said in one line."""
+    first = str(error).splitlines()[0]
+    if isinstance(error, duckdb.OutOfRangeException | duckdb.ConversionException):
+        return MillpondError(f"a value does not fit its type: {first}", remedy="cast to a wider type")
+    return MillpondError(first)
+
+
+@dataclass(frozen=True)
+class Synopsis:
+    """The tables of some slots, by name; a slot without rows may be absent."""
+
+    tables: Mapping[str, pa.Table]
+
+    @staticmethod
+    def empty() -> Synopsis:
+        return Synopsis({})
+
+    @staticmethod
+    def of_batch(engine: Engine, slots: Iterable[SlotProgram], batch: pa.RecordBatch | pa.Table) -> Synopsis:
+        """What a batch of ingested rows of one stream adds to its slots."""
+        tables = {}
+        for slot in slots:
+            table = engine.query(slot.reduce, {"batch": batch})
+            if table.num_rows:
+                tables[slot.name] = table.cast(slot.schema)
+        return Synopsis(tables)
+
+    @staticmethod
+    def merged(engine: Engine, slots: Iterable[SlotProgram], parts: Iterable[Synopsis]) -> Synopsis:
+        """What all parts hold together."""
+        parts = list(parts)
+        tables = {}
+        for slot in slots:
+            found = [part.tables[slot.name] for part in parts if slot.name in part.tables]
+            if len(found) == 1:
+                tables[slot.name] = found[0]
+            elif found:
+                rows = pa.concat_tables(found)
+                tables[slot.name] = engine.query(slot.merge, {"rows": rows}).cast(slot.schema)
+        return Synopsis(tables)
+
+    @property
+    def entries(self) -> int:
+        return sum(table.num_rows for table in self.tables.values())
+
+    def table(self, slot: SlotProgram) -> pa.Table:
+        return self.tables.get(slot.name, slot.empty())
+
+    def to_bytes(self, slots: Iterable[SlotProgram], fingerprint: bytes, revision: int = 0) -> bytes:
+        """The synopsis as bytes that name their version and the layout they follow."""
+        sink = [_HEAD.pack(MAGIC, VERSION, fingerprint, revision)]
+        for slot in slots:
+            table = self.tables.get(slot.name)
+            if table is None or not table.num_rows:
+                sink.append(_LENGTH.pack(0))
+                continue
+            batch = table.combine_chunks().to_batches()[0]
+            body = batch.serialize().to_pybytes()
+            sink += [_LENGTH.pack(len(body)), body]
+        return b"".join(sink)
+
+    @staticmethod
+    def from_bytes(data: bytes, slots: Iterable[SlotProgram], fingerprint: bytes) -> tuple[Synopsis, int]:
+        """The synopsis and its revision; StateError where the bytes are not of this version and layout."""
+        if len(data) < _HEAD.size or data[:4] != MAGIC:
+            raise StateError("the checkpoint holds no state of Millpond", remedy="use a new checkpoint")
+        _, version, layout, revision = _HEAD.unpack_from(data)
+        if version != VERSION:
+            raise StateError(
+                f"the checkpoint's state has format {version}, this Millpond reads format {VERSION}",
+                remedy="use the Millpond that wrote it, or a new checkpoint",
+            )
+        if layout != fingerprint:
+            raise StateError(
+                "the checkpoint belongs to another query", remedy="use a new checkpoint for a changed query"
+            )
+        tables = {}
+        at = _HEAD.size
+        for slot in slots:
+            (length,) = _LENGTH.unpack_from(data, at)
+            at += _LENGTH.size
+            if length:
+                buffer = pa.py_buffer(memoryview(data)[at : at + length])
+                batch = pa.ipc.read_record_batch(buffer, slot.schema)
+                tables[slot.name] = pa.Table.from_batches([batch])
+                at += length
+        return Synopsis(tables), revision

@@ -1,0 +1,144 @@
+"""The executor without Spark: DuckDB codes the rows, a dictionary is the state store.
+
+All else is the product's own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from millpond.query.domains import SqlType
+from millpond.query.evaluate import answer
+from millpond.query.model import Query, Table
+from millpond.spark.operator import ROW, STATE, Keeper, Partial
+from millpond.synopsis.compile import Cutting, compile_plan
+from millpond.synopsis.plan import Plan
+from millpond.synopsis.sqltext import Dialect
+from millpond.synopsis.tables import Engine
+
+_ARROW = {"BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(),
+          "BIGINT": pa.int64(), "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "STRING": pa.string(),
+          "DATE": pa.date32()}  # fmt: skip
+
+
+def arrow_type(type_: SqlType) -> pa.DataType:
+    if type_.name in _ARROW:
+        return _ARROW[type_.name]
+    precision, scale = type_.name.removeprefix("DECIMAL(").rstrip(")").split(",")
+    return pa.decimal128(int(precision), int(scale))
+
+
+def arrow_table(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    schema = pa.schema([(c.name, arrow_type(c.type)) for c in table.columns])
+    return pa.Table.from_pylist([dict(r) for r in rows], schema=schema)
+
+
+class _MapState:
+    """What the operator uses of Spark's map state."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+
+    def containsKey(self, key: tuple[Any, ...]) -> bool:
+        return key in self.values
+
+    def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self.values[key]
+
+    def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
+        self.values[key] = value
+
+
+class _Handle:
+    def __init__(self, state: _MapState) -> None:
+        self._state = state
+
+    def getMapState(self, *_: Any) -> _MapState:
+        return self._state
+
+
+class Local:
+    """Feeds batches of rows to a compiled plan and keeps what it has emitted.
+
+    ``types`` are those of the result in DuckDB; None leaves them as they come.
+    """
+
+    def __init__(
+        self, plan: Plan, cutting: Cutting | None = None, types: Sequence[str] | None = None
+    ) -> None:
+        self.query = plan.query
+        self.compiled = compile_plan(plan, native_sets=False, cutting=cutting)
+        self.types = types
+        self.shards: dict[int, _MapState] = {}
+        self.entries = 0
+        self.emitted: Counter[tuple[Any, ...]] = Counter()
+        self.groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self.last_revision = 0
+        self._seen: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self.query.tables}
+        self._engine = Engine()
+
+    @property
+    def state_rows(self) -> int:
+        """The rows in the state store, as Spark would count them."""
+        return sum(len(state.values) for state in self.shards.values())
+
+    def add(self, batch: Sequence[tuple[str, Mapping[str, Any]]], tasks: int = 1) -> None:
+        """A micro-batch, its rows dealt out to so many tasks a stream."""
+        program = self.compiled.program
+        for name, row in batch:
+            if name in self._seen:
+                self._seen[name].append(row)
+        if not program.terms:
+            return
+        frames: list[pd.DataFrame] = []
+        for stream in self.compiled.streams() or list(self.query.tables)[:1]:
+            rows = [row for name, row in batch if name == stream]
+            for task in range(tasks):
+                taken = self._coded(stream, rows[task::tasks])
+                for part in Partial(program, stream)(taken):
+                    frames.append(part.to_pandas())
+        self.entries = 0
+        for shard, payloads in pd.concat(frames).groupby("shard"):
+            self._keep(int(shard), payloads)
+
+    def _coded(self, stream: str, rows: Sequence[Mapping[str, Any]]) -> list[pa.RecordBatch]:
+        if stream not in self.compiled.streams():
+            return []
+        where, columns = self.compiled.ingest(stream, Dialect.DUCKDB)
+        texts = ", ".join(f"{text} AS {name}" for name, text in columns)
+        table = arrow_table(self.query.tables[stream], rows)
+        coded = self._engine.query(f"SELECT {texts} FROM input WHERE {where}", {"input": table})
+        return list(coded.to_batches())
+
+    def _keep(self, shard: int, payloads: pd.DataFrame) -> None:
+        keeper = Keeper(self.compiled.program, len(self.query.columns), self.types)
+        keeper.init(_Handle(self.shards.setdefault(shard, _MapState())))  # type: ignore[arg-type]
+        for frame in keeper.handleInputRows((shard,), iter([payloads]), None):
+            for row in pa.Table.from_pandas(frame, preserve_index=False).to_pylist():
+                if row["_kind"] == STATE:
+                    self.entries += row["_entries"]
+                elif row["_kind"] == ROW:
+                    self._emit(row)
+
+    def _emit(self, row: Mapping[str, Any]) -> None:
+        values = tuple(row[f"o{i}"] for i in range(len(self.query.columns)))
+        term = self.compiled.program.terms[0]
+        if term.grouped:
+            assert row["_revision"] >= self.last_revision or term.chunked
+            self.last_revision = row["_revision"]
+            key = values[: term.keys]
+            self.groups.pop(key, None)
+            if not row["_retracted"]:
+                self.groups[key] = values
+        else:
+            self.emitted[values] += row["_weight"] * (-1 if row["_retracted"] else 1)
+
+    def answer(self) -> Counter[tuple[Any, ...]]:
+        """All rows emitted so far; of groups the latest.  Spark's own terms are answered by definition."""
+        native = Query(self.compiled.native, self.query.columns)
+        return +self.emitted + Counter(self.groups.values()) + answer(native, self._seen)
