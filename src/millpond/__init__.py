@@ -1,5 +1,9 @@
 """Millpond: can this continuous query run in bounded memory?"""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from millpond.analysis.check import check
 from millpond.analysis.verdict import Kept, KeptColumn, Reason, State, Verdict
 from millpond.errors import MillpondError, NotUnboundedError, SqlError, WitnessSizeError
@@ -15,5 +19,19 @@ __all__ = [
     "Verdict",
     "WitnessSizeError",
     "check",
+    "sql",
 ]
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def sql(spark: SparkSession, query: str, memory: int | None = None, policy: str = "heeb") -> DataFrame:
+    """The exact answer of a bounded query over the session's temporary views, as a streaming DataFrame.
+
+    Needs Spark; everything else in this package does not.
+    """
+    from millpond.spark.sql import sql as streaming_answer
+
+    return streaming_answer(spark, query, memory, policy)

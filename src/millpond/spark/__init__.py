@@ -1,0 +1,1 @@
+"""Bounded queries on Spark Structured Streaming."""

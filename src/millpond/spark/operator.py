@@ -1,0 +1,293 @@
+"""The operator: partial synopses where the rows are read, the whole of it in Spark's state store.
+
+``Partial`` runs over Arrow batches of ingested rows and sends one small payload a shard.  ``Keeper``
+merges what arrives into the state, and emits what the batch adds to the answer.  A small synopsis is one
+value of one shard; a large one is cut into chunks by its join key, the chunks are dealt out to the
+shards, and a batch loads and stores only those that it touches.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from millpond.synopsis.program import Program, TermProgram
+from millpond.synopsis.tables import Engine, SlotProgram, Synopsis
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Large synopses are spread over so many groups; part of the state's layout, so it never changes.
+SHARDS = 64
+# The key of what is not cut into chunks, and of a shard's own record: entries, bytes, revision.
+WHOLE, RECORD = -1, -2
+_RECORD = struct.Struct("<qqq")
+# Partial synopses are merged before more than this wait.
+_WAITING = 16
+# Kinds of rows that leave the operator.
+ROW, REJECTED, STATE = 0, 1, 2
+# A result that occurs more often is sent as several, so that none grows large when it is repeated.
+MOST_REPEATED = 100_000
+_REPEATED = f"""
+    SELECT * EXCLUDE (w, retracted, i), retracted AS _retracted,
+           CAST(least(w - i * {MOST_REPEATED}, {MOST_REPEATED}) AS INT) AS _weight
+    FROM (SELECT *, unnest(range(CAST((w - 1) // {MOST_REPEATED} AS BIGINT) + 1)) AS i FROM found)
+"""
+
+PARTIAL_SCHEMA = "shard INT, payload BINARY, stream STRING, reason STRING, record STRING"
+_PARTIAL_ARROW = pa.schema(
+    [
+        ("shard", pa.int32()),
+        ("payload", pa.binary()),
+        ("stream", pa.string()),
+        ("reason", pa.string()),
+        ("record", pa.string()),
+    ]
+)
+
+# What leaves the operator beside the columns of the select list.
+_TAIL = {
+    "_weight": pa.int32(),
+    "_revision": pa.int64(),
+    "_retracted": pa.bool_(),
+    "_kind": pa.int8(),
+    "_entries": pa.int64(),
+    "_bytes": pa.int64(),
+    "_stream": pa.string(),
+    "_reason": pa.string(),
+    "_record": pa.string(),
+}
+TAIL_SCHEMA = (
+    "_weight INT, _revision BIGINT, _retracted BOOLEAN, _kind TINYINT, _entries BIGINT, _bytes BIGINT, "
+    "_stream STRING, _reason STRING, _record STRING"
+)
+
+_engine: Engine | None = None
+
+
+def worker_engine() -> Engine:
+    """The DuckDB of this worker process."""
+    global _engine
+    if _engine is None:
+        _engine = Engine()
+    return _engine
+
+
+@dataclass(frozen=True)
+class Partial:
+    """Summarises a task's rows of one stream; ``reason`` and ``record`` name the columns of rejected rows."""
+
+    program: Program
+    stream: str
+    reason: str | None = None
+    record: str | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slots = self.program.of_stream(self.stream)
+        engine = worker_engine()
+        parts: list[Synopsis] = []
+        for batch in batches:
+            if self.reason is not None:
+                batch, rejected = self._parted(batch)
+                if rejected.num_rows:
+                    yield rejected
+            if slots and batch.num_rows:
+                parts.append(Synopsis.of_batch(engine, slots, batch))
+                if len(parts) > _WAITING:
+                    parts = [Synopsis.merged(engine, slots, parts)]
+        whole = Synopsis.merged(engine, slots, parts)
+        yield self._payloads(slots, whole)
+
+    def _parted(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The good rows, and the rejected ones as rows for a shard without state."""
+        assert self.reason is not None and self.record is not None
+        reasons = batch.column(self.reason)
+        bad = batch.filter(reasons.is_valid())
+        count = bad.num_rows
+        shards = pa.array(-1 - (np.arange(count) % SHARDS), pa.int32())
+        rejected = pa.RecordBatch.from_arrays(
+            [
+                shards,
+                pa.nulls(count, pa.binary()),
+                pa.array([self.stream] * count, pa.string()),
+                bad.column(self.reason).cast(pa.string()),
+                bad.column(self.record).cast(pa.string()),
+            ],
+            schema=_PARTIAL_ARROW,
+        )
+        return batch.filter(reasons.is_null()), rejected
+
+    def _payloads(self, slots: Sequence[SlotProgram], whole: Synopsis) -> pa.RecordBatch:
+        """A payload for every shard: an empty one where there is nothing, so that all report their size."""
+        pieces = _cut(whole, slots, lambda chunk: chunk % SHARDS)
+        shards = range(SHARDS) if self.program.chunked else range(1)
+        payloads = []
+        for shard in shards:
+            tables = {**(pieces.get(WHOLE, {}) if shard == 0 else {}), **pieces.get(shard, {})}
+            payloads.append(Synopsis(tables).to_bytes(self.program.slots, self.program.fingerprint))
+        count = len(payloads)
+        nothing = pa.nulls(count, pa.string())
+        return pa.RecordBatch.from_arrays(
+            [pa.array(shards, pa.int32()), pa.array(payloads, pa.binary()), nothing, nothing, nothing],
+            schema=_PARTIAL_ARROW,
+        )
+
+
+def _cut(synopsis: Synopsis, slots: Iterable[SlotProgram], place: Any) -> dict[int, dict[str, pa.Table]]:
+    """The tables by the place of their rows' chunks; WHOLE for slots that are not cut."""
+    pieces: dict[int, dict[str, pa.Table]] = {}
+    for slot in slots:
+        table = synopsis.tables.get(slot.name)
+        if table is None:
+            continue
+        if slot.chunk is None:
+            pieces.setdefault(WHOLE, {})[slot.name] = table
+            continue
+        places = place(table.column(slot.chunk).to_numpy())
+        order = np.argsort(places, kind="stable")
+        table, places = table.take(pa.array(order)), places[order]
+        starts = np.flatnonzero(np.diff(places, prepend=places[0] - 1))
+        for start, end in zip(starts, [*starts[1:], len(places)], strict=True):
+            pieces.setdefault(int(places[start]), {})[slot.name] = table.slice(start, end - start)
+    return pieces
+
+
+class Keeper(StatefulProcessor):
+    """Holds the synopsis of a shard and answers from it."""
+
+    def __init__(self, program: Program, width: int, types: Sequence[str] | None) -> None:
+        self.program = program
+        self.width = width  # of the select list
+        self.types = types  # its types in DuckDB; None leaves them as they come
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getMapState("synopsis", "chunk INT", "data BINARY")
+
+    def close(self) -> None:
+        pass
+
+    def handleInputRows(
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,
+    ) -> Iterator[pd.DataFrame]:
+        (shard,) = key
+        if shard < 0:
+            for frame in rows:
+                yield self._frame(_rejected(pa.Table.from_pandas(frame, preserve_index=False)))
+            return
+        engine = worker_engine()
+        parts = [self._read(data)[0] for frame in rows for data in frame["payload"]]
+        new = Synopsis.merged(engine, self.program.slots, parts)
+        yield from (self._frame(table) for table in self._updated(engine, int(shard), new))
+
+    # --- one batch ---------------------------------------------------------------------------------
+
+    def _updated(self, engine: Engine, shard: int, new: Synopsis) -> Iterator[pa.Table]:
+        touched = sorted(_cut(new, self.program.slots, lambda chunk: chunk))
+        has_whole = shard == 0 and any(not term.chunked for term in self.program.terms)
+        if has_whole and WHOLE not in touched:
+            touched.insert(0, WHOLE)
+        held = {chunk: self._load(chunk) for chunk in touched}
+        first = held.get(WHOLE) is None
+        found = [known for known in held.values() if known is not None]
+        old = Synopsis(_side_by_side([synopsis for synopsis, _, _ in found]))
+        record = self._record() if self.program.chunked else [0, 0, 0]
+        revision = 1 + max([record[2], *(r for _, r, _ in found)], default=0)
+        if new.entries or (first and has_whole):
+            now = Synopsis.merged(engine, self.program.slots, [old, new])
+            for term in self.program.terms:
+                if term.chunked or has_whole:
+                    yield from self._emitted(engine, term, (old, new, now), first, revision)
+            stored = self._store(now, touched, revision)
+        else:
+            now, stored = old, sum(size for _, _, size in found)
+        entries, size = now.entries, stored
+        if self.program.chunked:
+            entries += record[0] - old.entries
+            size += record[1] - sum(s for _, _, s in found)
+            self._state.updateValue((RECORD,), (_RECORD.pack(entries, size, revision),))
+        yield _row(STATE, _entries=entries, _bytes=size)
+
+    def _emitted(
+        self,
+        engine: Engine,
+        term: TermProgram,
+        states: tuple[Synopsis, Synopsis, Synopsis],
+        first: bool,
+        revision: int,
+    ) -> Iterator[pa.Table]:
+        found = self.program.changes(engine, term, states, first, self.types)
+        rows = engine.query(_REPEATED, {"found": found})
+        if rows.num_rows:
+            count = rows.num_rows
+            yield rows.append_column("_revision", pa.array(np.full(count, revision))).append_column(
+                "_kind", pa.array(np.full(count, ROW, np.int8))
+            )
+
+    def _frame(self, table: pa.Table) -> pd.DataFrame:
+        """A table with all columns that leave the operator, in order."""
+        import pandas as pd
+
+        columns = {f"o{i}": pa.int32() for i in range(self.width)} | _TAIL
+        arrays = [
+            table.column(name) if name in table.column_names else pa.nulls(table.num_rows, kind)
+            for name, kind in columns.items()
+        ]
+        return pa.table(arrays, names=list(columns)).to_pandas(types_mapper=pd.ArrowDtype)
+
+    # --- state -------------------------------------------------------------------------------------
+
+    def _read(self, data: bytes) -> tuple[Synopsis, int]:
+        return Synopsis.from_bytes(data, self.program.slots, self.program.fingerprint)
+
+    def _load(self, chunk: int) -> tuple[Synopsis, int, int] | None:
+        """A chunk of the state with its revision and its size."""
+        data = self._value(chunk)
+        return None if data is None else (*self._read(data), len(data))
+
+    def _store(self, now: Synopsis, touched: Iterable[int], revision: int) -> int:
+        pieces: Mapping[int, dict[str, pa.Table]] = _cut(now, self.program.slots, lambda chunk: chunk)
+        size = 0
+        for chunk in touched:
+            data = Synopsis(pieces.get(chunk, {})).to_bytes(
+                self.program.slots, self.program.fingerprint, revision
+            )
+            self._state.updateValue((chunk,), (data,))
+            size += len(data)
+        return size
+
+    def _record(self) -> list[int]:
+        data = self._value(RECORD)
+        return [0, 0, 0] if data is None else list(_RECORD.unpack(data))
+
+    def _value(self, key: int) -> bytes | None:
+        found = self._state.getValue((key,)) if self._state.containsKey((key,)) else None
+        return None if found is None else bytes(found[0])
+
+
+def _side_by_side(parts: Sequence[Synopsis]) -> dict[str, pa.Table]:
+    """Tables of chunks that have no rows in common."""
+    names = dict.fromkeys(name for part in parts for name in part.tables)
+    return {name: pa.concat_tables([p.tables[name] for p in parts if name in p.tables]) for name in names}
+
+
+def _row(kind: int, **values: int) -> pa.Table:
+    """A single row of a kind."""
+    columns = {"_kind": kind, "_weight": 1, **values}
+    return pa.table({name: pa.array([value], _TAIL[name]) for name, value in columns.items()})
+
+
+def _rejected(table: pa.Table) -> pa.Table:
+    """Rejected rows on their way out."""
+    columns = {f"_{name}": table.column(name).cast(pa.string()) for name in ("stream", "reason", "record")}
+    columns["_kind"] = pa.array(np.full(table.num_rows, REJECTED, np.int8))
+    columns["_weight"] = pa.array(np.ones(table.num_rows, np.int32))
+    return pa.table(columns)

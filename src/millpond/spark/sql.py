@@ -1,0 +1,127 @@
+"""``millpond.sql``: a query over the session's views as an ordinary streaming DataFrame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlglot
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DecimalType
+
+from millpond.analysis.check import decide
+from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
+from millpond.errors import MillpondError, NameError_
+from millpond.query import domains
+from millpond.query.domains import SqlType
+from millpond.query.model import Column, Table
+from millpond.query.parse import parse_query
+from millpond.spark.operator import ROW, STATE
+from millpond.spark.source import Source
+from millpond.spark.stream import KIND, NOTE, build
+
+# The name under which a query's progress reports the size of its state.
+OBSERVED = "millpond"
+_TYPES: dict[str, SqlType] = {
+    "boolean": domains.BOOLEAN,
+    "tinyint": domains.TINYINT,
+    "smallint": domains.SMALLINT,
+    "int": domains.INT,
+    "bigint": domains.BIGINT,
+    "float": domains.FLOAT,
+    "double": domains.DOUBLE,
+    "string": domains.STRING,
+    "date": domains.DATE,
+    "timestamp": domains.TIMESTAMP,
+}
+
+
+class NotBoundedError(MillpondError):
+    """A query that no constant-size state can answer, or of which that is not known."""
+
+
+def sql(spark: SparkSession, query: str, memory: int | None = None, policy: str = "heeb") -> DataFrame:
+    """The answer of a bounded query over the session's temporary views, as it grows.
+
+    Streams are the streaming views.  Every row is emitted once (of a group, a row at each change with a
+    growing ``_revision``), so that any sink in append mode holds the exact answer at every moment.
+    """
+    del policy
+    if memory is not None:
+        raise MillpondError("a memory budget is for unbounded queries", remedy="leave memory out")
+    views = _views(spark, query)
+    tables = {name: _table(name, frame) for name, frame in views.items()}
+    parsed = parse_query(query, tables)
+    verdict = decide(parsed)
+    require_bounded(verdict)
+    assert verdict.plan is not None
+    sources = {name: Source(views[name], False) for name in parsed.tables}
+    built = build(spark, parsed, verdict.plan, sources)
+    frame = built.frame
+    if built.stateful:
+        note = F.when(F.col(KIND) == STATE, F.col(NOTE))
+        frame = frame.observe(
+            OBSERVED,
+            F.sum(note["entries"]).alias("state_entries"),
+            F.sum(note["bytes"]).alias("state_bytes"),
+            F.count_if(F.col(KIND) == ROW).alias("output_rows"),
+        )
+    return frame.where(F.col(KIND) == ROW).select(*built.columns)
+
+
+def require_bounded(verdict: Verdict) -> None:
+    """Refuse what has no constant-size state, with the reasons."""
+    if verdict.outcome == BOUNDED:
+        return
+    reasons = "; ".join(reason.message for reason in verdict.reasons)
+    if verdict.outcome == UNBOUNDED:
+        raise NotBoundedError(
+            f"the query needs unbounded memory: {reasons}", remedy="bound it as shown by check"
+        )
+    raise NotBoundedError(f"it is not known whether the query needs bounded memory: {reasons}")
+
+
+def _views(spark: SparkSession, query: str) -> dict[str, DataFrame]:
+    """The views that the query names, as it spells them first."""
+    try:
+        tree = sqlglot.parse_one(query, dialect="spark")
+    except sqlglot.errors.SqlglotError:
+        return {}  # our own parser says what is wrong
+    found: dict[str, DataFrame] = {}
+    for table in tree.find_all(sqlglot.exp.Table):
+        name = table.name
+        if name.lower() in {known.lower() for known in found}:
+            continue
+        try:
+            found[name] = spark.table(table.sql(dialect="spark") if table.db else f"`{name}`")
+        except AnalysisException:
+            raise NameError_(
+                f"the session has no view named {name}", remedy="register it with createOrReplaceTempView"
+            ) from None
+    return found
+
+
+def _table(name: str, frame: DataFrame) -> Table:
+    """A view as a table of the language; columns of types outside it cannot be named in the query."""
+    columns: list[Column] = []
+    for field in frame.schema.fields:
+        kind = _sql_type(field.dataType)
+        if kind is not None:
+            columns.append(Column(field.name, kind, field.nullable))
+    times = [c.name for c in columns if c.type is domains.TIMESTAMP]
+    return Table(
+        name, tuple(columns), streaming=frame.isStreaming, time=times[0] if len(times) == 1 else None
+    )
+
+
+def _sql_type(type_: DataType) -> SqlType | None:
+    if isinstance(type_, DecimalType):
+        return domains.decimal(type_.precision, type_.scale)
+    return _TYPES.get(type_.simpleString())
+
+
+def observed(progress: Any) -> dict[str, int]:
+    """What a query's progress says of its state: entries, bytes, rows emitted."""
+    row = progress.observedMetrics.get(OBSERVED)
+    return {} if row is None else {k: int(v or 0) for k, v in row.asDict().items()}
