@@ -44,11 +44,8 @@ class _MapState:
     def __init__(self) -> None:
         self.values: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
-    def containsKey(self, key: tuple[Any, ...]) -> bool:
-        return key in self.values
-
-    def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self.values[key]
+    def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        return self.values.get(key)
 
     def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
         self.values[key] = value

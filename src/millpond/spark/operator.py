@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Large synopses are spread over so many groups; part of the state's layout, so it never changes.
-SHARDS = 64
+SHARDS = 32
 # The key of what is not cut into chunks, and of a shard's own record: entries, bytes, revision.
 WHOLE, RECORD = -1, -2
 _RECORD = struct.Struct("<qqq")
@@ -35,9 +35,8 @@ ROW, REJECTED, STATE = 0, 1, 2
 # A result that occurs more often is sent as several, so that none grows large when it is repeated.
 MOST_REPEATED = 100_000
 _REPEATED = f"""
-    SELECT * EXCLUDE (w, retracted, i), retracted AS _retracted,
-           CAST(least(w - i * {MOST_REPEATED}, {MOST_REPEATED}) AS INT) AS _weight
-    FROM (SELECT *, unnest(range(CAST((w - 1) // {MOST_REPEATED} AS BIGINT) + 1)) AS i FROM found)
+    SELECT * EXCLUDE (i) REPLACE (least(w - i * {MOST_REPEATED}, {MOST_REPEATED}) AS w)
+    FROM (SELECT *, unnest(range((w - 1) // {MOST_REPEATED} + 1)) AS i FROM found)
 """
 
 PARTIAL_SCHEMA = "shard INT, payload BINARY, stream STRING, reason STRING, record STRING"
@@ -150,8 +149,9 @@ def _cut(synopsis: Synopsis, slots: Iterable[SlotProgram], place: Any) -> dict[i
             pieces.setdefault(WHOLE, {})[slot.name] = table
             continue
         places = place(table.column(slot.chunk).to_numpy())
-        order = np.argsort(places, kind="stable")
-        table, places = table.take(pa.array(order)), places[order]
+        if (places[1:] < places[:-1]).any():
+            order = np.argsort(places, kind="stable")
+            table, places = table.take(pa.array(order)), places[order]
         starts = np.flatnonzero(np.diff(places, prepend=places[0] - 1))
         for start, end in zip(starts, [*starts[1:], len(places)], strict=True):
             pieces.setdefault(int(places[start]), {})[slot.name] = table.slice(start, end - start)
@@ -184,8 +184,9 @@ class Keeper(StatefulProcessor):
                 yield self._frame(_rejected(pa.Table.from_pandas(frame, preserve_index=False)))
             return
         engine = worker_engine()
-        parts = [self._read(data)[0] for frame in rows for data in frame["payload"]]
-        new = Synopsis.merged(engine, self.program.slots, parts)
+        slots, layout = self.program.slots, self.program.fingerprint
+        parts = [Synopsis.from_bytes(data, slots, layout)[0] for frame in rows for data in frame["payload"]]
+        new = Synopsis.merged(engine, slots, parts)
         yield from (self._frame(table) for table in self._updated(engine, int(shard), new))
 
     # --- one batch ---------------------------------------------------------------------------------
@@ -213,7 +214,8 @@ class Keeper(StatefulProcessor):
         if self.program.chunked:
             entries += record[0] - old.entries
             size += record[1] - sum(s for _, _, s in found)
-            self._state.updateValue((RECORD,), (_RECORD.pack(entries, size, revision),))
+            if touched:
+                self._state.updateValue((RECORD,), (_RECORD.pack(entries, size, revision),))
         yield _row(STATE, _entries=entries, _bytes=size)
 
     def _emitted(
@@ -224,9 +226,12 @@ class Keeper(StatefulProcessor):
         first: bool,
         revision: int,
     ) -> Iterator[pa.Table]:
-        found = self.program.changes(engine, term, states, first, self.types)
-        rows = engine.query(_REPEATED, {"found": found})
+        rows = self.program.changes(engine, term, states, first, self.types)
         if rows.num_rows:
+            if rows.column("w").to_numpy().max() > MOST_REPEATED:
+                rows = engine.query(_REPEATED, {"found": rows})
+            weights = rows.column("w").cast(pa.int32())
+            rows = rows.append_column("_weight", weights).rename_columns({"retracted": "_retracted"})
             count = rows.num_rows
             yield rows.append_column("_revision", pa.array(np.full(count, revision))).append_column(
                 "_kind", pa.array(np.full(count, ROW, np.int8))
@@ -245,20 +250,19 @@ class Keeper(StatefulProcessor):
 
     # --- state -------------------------------------------------------------------------------------
 
-    def _read(self, data: bytes) -> tuple[Synopsis, int]:
-        return Synopsis.from_bytes(data, self.program.slots, self.program.fingerprint)
-
     def _load(self, chunk: int) -> tuple[Synopsis, int, int] | None:
         """A chunk of the state with its revision and its size."""
         data = self._value(chunk)
-        return None if data is None else (*self._read(data), len(data))
+        if data is None:
+            return None
+        return (*Synopsis.from_bytes(data, self.program.slots, self.program.fingerprint, chunk), len(data))
 
     def _store(self, now: Synopsis, touched: Iterable[int], revision: int) -> int:
         pieces: Mapping[int, dict[str, pa.Table]] = _cut(now, self.program.slots, lambda chunk: chunk)
         size = 0
         for chunk in touched:
             data = Synopsis(pieces.get(chunk, {})).to_bytes(
-                self.program.slots, self.program.fingerprint, revision
+                self.program.slots, self.program.fingerprint, revision, chunk
             )
             self._state.updateValue((chunk,), (data,))
             size += len(data)
@@ -269,7 +273,7 @@ class Keeper(StatefulProcessor):
         return [0, 0, 0] if data is None else list(_RECORD.unpack(data))
 
     def _value(self, key: int) -> bytes | None:
-        found = self._state.getValue((key,)) if self._state.containsKey((key,)) else None
+        found = self._state.getValue((key,))
         return None if found is None else bytes(found[0])
 
 

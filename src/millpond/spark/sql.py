@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlglot
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -11,13 +9,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType
 
 from millpond.analysis.check import decide
-from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
 from millpond.errors import MillpondError, NameError_
 from millpond.query import domains
 from millpond.query.domains import SqlType
 from millpond.query.model import Column, Table
+from millpond.query.model import Source as Origin
 from millpond.query.parse import parse_query
 from millpond.spark.operator import ROW, STATE
+from millpond.spark.refusal import refuse_unless_runnable
 from millpond.spark.source import Source
 from millpond.spark.stream import KIND, NOTE, build
 
@@ -37,10 +36,6 @@ _TYPES: dict[str, SqlType] = {
 }
 
 
-class NotBoundedError(MillpondError):
-    """A query that no constant-size state can answer, or of which that is not known."""
-
-
 def sql(spark: SparkSession, query: str, memory: int | None = None, policy: str = "heeb") -> DataFrame:
     """The answer of a bounded query over the session's temporary views, as it grows.
 
@@ -54,7 +49,7 @@ def sql(spark: SparkSession, query: str, memory: int | None = None, policy: str 
     tables = {name: _table(name, frame) for name, frame in views.items()}
     parsed = parse_query(query, tables)
     verdict = decide(parsed)
-    require_bounded(verdict)
+    refuse_unless_runnable(verdict)
     assert verdict.plan is not None
     sources = {name: Source(views[name], False) for name in parsed.tables}
     built = build(spark, parsed, verdict.plan, sources)
@@ -68,18 +63,6 @@ def sql(spark: SparkSession, query: str, memory: int | None = None, policy: str 
             F.count_if(F.col(KIND) == ROW).alias("output_rows"),
         )
     return frame.where(F.col(KIND) == ROW).select(*built.columns)
-
-
-def require_bounded(verdict: Verdict) -> None:
-    """Refuse what has no constant-size state, with the reasons."""
-    if verdict.outcome == BOUNDED:
-        return
-    reasons = "; ".join(reason.message for reason in verdict.reasons)
-    if verdict.outcome == UNBOUNDED:
-        raise NotBoundedError(
-            f"the query needs unbounded memory: {reasons}", remedy="bound it as shown by check"
-        )
-    raise NotBoundedError(f"it is not known whether the query needs bounded memory: {reasons}")
 
 
 def _views(spark: SparkSession, query: str) -> dict[str, DataFrame]:
@@ -111,7 +94,11 @@ def _table(name: str, frame: DataFrame) -> Table:
             columns.append(Column(field.name, kind, field.nullable))
     times = [c.name for c in columns if c.type is domains.TIMESTAMP]
     return Table(
-        name, tuple(columns), streaming=frame.isStreaming, time=times[0] if len(times) == 1 else None
+        name,
+        tuple(columns),
+        streaming=frame.isStreaming,
+        source=Origin("view", {}),
+        time=times[0] if len(times) == 1 else None,
     )
 
 
@@ -119,9 +106,3 @@ def _sql_type(type_: DataType) -> SqlType | None:
     if isinstance(type_, DecimalType):
         return domains.decimal(type_.precision, type_.scale)
     return _TYPES.get(type_.simpleString())
-
-
-def observed(progress: Any) -> dict[str, int]:
-    """What a query's progress says of its state: entries, bytes, rows emitted."""
-    row = progress.observedMetrics.get(OBSERVED)
-    return {} if row is None else {k: int(v or 0) for k, v in row.asDict().items()}

@@ -40,12 +40,12 @@ class TermProgram:
         )
         columns = ", ".join(f"{text} AS {name}" for text, name in zip(spelled, self.columns, strict=True))
         if self.added is not None:
-            return f"SELECT {columns}, w, FALSE AS retracted FROM ({self.added})"
+            return f"SELECT {columns}, CAST(w AS BIGINT) AS w, FALSE AS retracted FROM ({self.added})"
         every = "" if self.grouped or not self.retracts else " ALL"
         gone_before = " WHERE FALSE" if first and self.always else ""
         tables = f"WITH present AS ({self.after}), past AS (SELECT * FROM ({self.before}){gone_before})"
         came = f"SELECT * FROM present EXCEPT{every} SELECT * FROM past"
-        text = f"{tables} SELECT {columns}, 1 AS w, FALSE AS retracted FROM ({came})"
+        text = f"{tables} SELECT {columns}, CAST(1 AS BIGINT) AS w, FALSE AS retracted FROM ({came})"
         if not self.retracts:
             return text
         if self.grouped:
@@ -53,7 +53,7 @@ class TermProgram:
             gone = f"SELECT * FROM past WHERE NOT EXISTS (FROM present WHERE {' AND '.join(same) or 'TRUE'})"
         else:
             gone = "SELECT * FROM past EXCEPT ALL SELECT * FROM present"
-        return f"{text} UNION ALL SELECT {columns}, 1 AS w, TRUE AS retracted FROM ({gone})"
+        return f"{text} UNION ALL SELECT {columns}, CAST(1 AS BIGINT) AS w, TRUE AS retracted FROM ({gone})"
 
 
 @dataclass(frozen=True)

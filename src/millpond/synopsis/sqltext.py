@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date, datetime
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from enum import Enum
 from fractions import Fraction
 
@@ -62,6 +62,8 @@ class Dialect(Enum):
         return type_.name
 
 
+# Digits that a decimal holds, before and after the point.
+_MOST_DIGITS = 38
 # How a column is spelled.
 Names = Callable[[Ref], str]
 
@@ -93,12 +95,16 @@ def value_text(value: Scalar, type_: SqlType | None, dialect: Dialect) -> str:
 
 
 def number_text(point: Fraction) -> str:
-    """A number without a type of its own: an integer, or a decimal where its digits end, or a double."""
-    if point.denominator == 1:
-        return str(point.numerator)
-    digits = Decimal(point.numerator) / Decimal(point.denominator)
-    if Fraction(digits) == point:
-        return f"{digits:f}"
+    """A number without a type of its own: whole, or with as many digits as a decimal holds, or a double.
+
+    >>> number_text(Fraction(-3)), number_text(Fraction(1, 8)), number_text(Fraction(1, 3))
+    ('-3', '0.125', "CAST('0.3333333333333333' AS DOUBLE)")
+    """
+    with localcontext(prec=_MOST_DIGITS):
+        number = Decimal(point.numerator) / Decimal(point.denominator)
+    text = f"{number:f}"
+    if Fraction(number) == point and len(text.lstrip("-0").replace(".", "")) <= _MOST_DIGITS:
+        return text
     return f"CAST('{float(point)!r}' AS DOUBLE)"
 
 

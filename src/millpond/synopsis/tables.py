@@ -7,11 +7,12 @@ commutative, and the empty synopsis changes nothing, so that parts of it may be 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from millpond.errors import MillpondError
@@ -41,6 +42,16 @@ class SlotProgram:
     @cached_property
     def schema(self) -> pa.Schema:
         return pa.ipc.read_schema(pa.py_buffer(self.schema_bytes))
+
+    @cached_property
+    def stored_schema(self) -> pa.Schema:
+        """Without the number of the chunk, which is the same in all of a chunk."""
+        return pa.schema([f for f in self.schema if f.name != self.chunk])
+
+    @property
+    def counts_only(self) -> bool:
+        """A row is a key of one word and a count."""
+        return bool(self.stored_schema.names[1:] == ["n"])
 
     def empty(self) -> pa.Table:
         return self.schema.empty_table()
@@ -103,6 +114,8 @@ class Synopsis:
             found = [part.tables[slot.name] for part in parts if slot.name in part.tables]
             if len(found) == 1:
                 tables[slot.name] = found[0]
+            elif found and slot.counts_only:
+                tables[slot.name] = _counts_added(slot, found)
             elif found:
                 rows = pa.concat_tables(found)
                 tables[slot.name] = engine.query(slot.merge, {"rows": rows}).cast(slot.schema)
@@ -115,21 +128,29 @@ class Synopsis:
     def table(self, slot: SlotProgram) -> pa.Table:
         return self.tables.get(slot.name, slot.empty())
 
-    def to_bytes(self, slots: Iterable[SlotProgram], fingerprint: bytes, revision: int = 0) -> bytes:
-        """The synopsis as bytes that name their version and the layout they follow."""
+    def to_bytes(
+        self, slots: Iterable[SlotProgram], fingerprint: bytes, revision: int = 0, chunk: int | None = None
+    ) -> bytes:
+        """The synopsis as bytes that name their version and the layout they follow.
+
+        All rows being of one ``chunk``, its number is left out.
+        """
         sink = [_HEAD.pack(MAGIC, VERSION, fingerprint, revision)]
         for slot in slots:
             table = self.tables.get(slot.name)
             if table is None or not table.num_rows:
                 sink.append(_LENGTH.pack(0))
                 continue
-            batch = table.combine_chunks().to_batches()[0]
+            schema = slot.schema if chunk is None else slot.stored_schema
+            batch = table.select(schema.names).combine_chunks().to_batches()[0]
             body = batch.serialize().to_pybytes()
             sink += [_LENGTH.pack(len(body)), body]
         return b"".join(sink)
 
     @staticmethod
-    def from_bytes(data: bytes, slots: Iterable[SlotProgram], fingerprint: bytes) -> tuple[Synopsis, int]:
+    def from_bytes(
+        data: bytes, slots: Iterable[SlotProgram], fingerprint: bytes, chunk: int | None = None
+    ) -> tuple[Synopsis, int]:
         """The synopsis and its revision; StateError where the bytes are not of this version and layout."""
         if len(data) < _HEAD.size or data[:4] != MAGIC:
             raise StateError("the checkpoint holds no state of Millpond", remedy="use a new checkpoint")
@@ -150,7 +171,36 @@ class Synopsis:
             at += _LENGTH.size
             if length:
                 buffer = pa.py_buffer(memoryview(data)[at : at + length])
-                batch = pa.ipc.read_record_batch(buffer, slot.schema)
-                tables[slot.name] = pa.Table.from_batches([batch])
+                schema = slot.schema if chunk is None else slot.stored_schema
+                table = pa.Table.from_batches([pa.ipc.read_record_batch(buffer, schema)])
+                if slot.chunk is not None and chunk is not None:
+                    numbers = pa.array(np.full(table.num_rows, chunk, np.int32))
+                    table = table.append_column(slot.chunk, numbers).select(slot.schema.names)
+                tables[slot.name] = table
                 at += length
         return Synopsis(tables), revision
+
+
+def _counts_added(slot: SlotProgram, parts: Sequence[pa.Table]) -> pa.Table:
+    """Tables of counts added up, at a cost that is nearly that of copying the largest."""
+    largest, *others = sorted((_by_key(part) for part in parts), key=lambda p: -p.num_rows)
+    key = slot.stored_schema.names[0]
+    for other in others:
+        mine, theirs = largest.column(key).to_numpy(), other.column(key).to_numpy()
+        at = np.searchsorted(mine, theirs)
+        known = mine[np.minimum(at, len(mine) - 1)] == theirs
+        counts = largest.column("n").to_numpy().copy()
+        counts[at[known]] += other.column("n").to_numpy()[known]
+        columns = []
+        for field in slot.schema:
+            ours = counts if field.name == "n" else largest.column(field.name).to_numpy()
+            missing = other.column(field.name).to_numpy()[~known]
+            columns.append(pa.array(np.insert(ours, at[~known], missing), field.type))
+        largest = pa.Table.from_arrays(columns, schema=slot.schema)
+    return largest
+
+
+def _by_key(table: pa.Table) -> pa.Table:
+    """The table in the order of its first column."""
+    keys = table.column(0).to_numpy()
+    return table if (keys[1:] > keys[:-1]).all() else table.take(pa.array(np.argsort(keys)))

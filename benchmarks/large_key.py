@@ -1,0 +1,49 @@
+"""A join on a key with five million values: the time of a batch, by how much came before it.
+
+    python -m benchmarks.large_key
+
+Batches of a million rows.  The synopsis is cut by the key and spread over the cores; a batch touches
+what its keys are in.  Exits 1 if a batch after 20 M rows takes more than 1.5 times one after 2 M.
+"""
+
+from __future__ import annotations
+
+import sys
+from statistics import median
+
+from benchmarks.streams import answer, measured, print_table, session, view, workspace, write_stream
+
+KEYS = 5_000_000
+HALF = 500_000
+BATCHES = 26
+LIMIT = 1.5
+QUERIES = (
+    f"SELECT A FROM S, T WHERE A = D AND A BETWEEN 0 AND {KEYS}",
+    f"SELECT DISTINCT A FROM S, T WHERE A = D AND A BETWEEN 0 AND {KEYS}",
+    f"SELECT A, COUNT(*) FROM S, T WHERE A = D AND A BETWEEN 0 AND {KEYS} GROUP BY A",
+)
+
+
+def main() -> int:
+    spark = session()
+    cores = spark.sparkContext.defaultParallelism
+    table, wrong = [], 0
+    with workspace() as folder:
+        for stream, column in (("S", "A"), ("T", "D")):
+            write_stream(folder / stream, [(column, 0, KEYS + 1)], HALF, BATCHES, BATCHES)
+            view(spark, folder / stream, stream, f"{column} INT", 1)
+        for number, sql in enumerate(QUERIES):
+            batches = measured(answer(spark, sql, cores), folder / f"checkpoint{number}")
+            early = median(b.seconds for b in batches[2:5])  # from 2 M rows on
+            late = median(b.seconds for b in batches[20:23])  # from 20 M rows on
+            wrong += late > LIMIT * early
+            entries = batches[-1].state_entries
+            table.append((f"`{sql}`", f"{early:.2f}", f"{late:.2f}", f"{late / early:.2f}", f"{entries:,}"))
+            print(f"  {table[-1]}", flush=True)
+    spark.stop()
+    print_table(["query", "s a batch after 2 M rows", "after 20 M", "ratio", "entries"], table)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""Streams of Parquet files to measure on, and the measuring."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import millpond
+from millpond.spark.sql import OBSERVED
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What Spark reported of a micro-batch."""
+
+    rows: int
+    seconds: float
+    state_rows: int
+    state_entries: int
+
+
+@contextmanager
+def workspace() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="millpond-benchmark-") as name:
+        yield Path(name)
+
+
+# A column and the integers that it holds: from the first to below the second.
+Values = tuple[str, int, int]
+
+
+def write_stream(folder: Path, columns: Sequence[Values], rows: int, files: int, distinct: int) -> None:
+    """Files of random integers; only so many of them are ``distinct``, the others link to these."""
+    folder.mkdir(parents=True)
+    for i in range(files):
+        path = folder / f"{i:05}.parquet"
+        if i < distinct:
+            generator = np.random.default_rng([i, *folder.name.encode()])
+            data = {
+                name: generator.integers(low, high, rows, dtype=np.int64).astype(np.int32)
+                for name, low, high in columns
+            }
+            pq.write_table(pa.table(data), path, row_group_size=1 << 20)
+        else:
+            os.link(folder / f"{i % distinct:05}.parquet", path)
+
+
+def view(spark: SparkSession, folder: Path, name: str, schema: str, files: int) -> DataFrame:
+    """The stream as a view, so many files a micro-batch."""
+    frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
+    frame.createOrReplaceTempView(name)
+    return frame
+
+
+def start(frame: DataFrame, checkpoint: Path) -> StreamingQuery:
+    writer = frame.writeStream.format("noop").outputMode("append")
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+
+
+def measured(
+    frame: DataFrame, checkpoint: Path, seconds: float | None = None, slowest: float | None = None
+) -> list[Batch]:
+    """The batches of a query on all its input; given up after so many seconds, or a batch that slow."""
+    query = start(frame, checkpoint)
+    began = time.monotonic()
+    while not query.awaitTermination(1):
+        done = batches_of(query)
+        late = seconds is not None and time.monotonic() - began > seconds
+        slow = slowest is not None and len(done) > 1 and done[-1].seconds > slowest
+        if late or slow:
+            query.stop()
+            break
+    return batches_of(query)
+
+
+def batches_of(query: StreamingQuery) -> list[Batch]:
+    out = []
+    for progress in query.recentProgress:
+        if "addBatch" not in progress.durationMs:
+            continue
+        observed = progress.observedMetrics.get(OBSERVED)
+        entries = observed["state_entries"] if observed is not None else None
+        out.append(
+            Batch(
+                progress.numInputRows,
+                progress.durationMs["triggerExecution"] / 1000,
+                sum(s.numRowsTotal for s in progress.stateOperators),
+                int(entries or 0),
+            )
+        )
+    return out
+
+
+def typical(batches: Sequence[Batch], warm_up: int = 2) -> float:
+    """The middle batch time after the first ones."""
+    return median(b.seconds for b in batches[min(warm_up, len(batches) - 1) :])
+
+
+def session(cores: int | None = None) -> SparkSession:
+    from millpond.spark.session import make_session
+
+    spark = make_session(f"local[{cores or '*'}]")
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "10000")
+    return spark
+
+
+def answer(spark: SparkSession, sql: str, partitions: int) -> DataFrame:
+    """The query by Millpond, its state in so many partitions."""
+    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    return millpond.sql(spark, sql)
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A Markdown table."""
+    print("| " + " | ".join(head) + " |")
+    print("|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(str(cell) for cell in row) + " |")
