@@ -12,21 +12,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from millpond.errors import MillpondError, NotUnboundedError
+from millpond.errors import MillpondError, NotBoundedError, NotUnboundedError, RunError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from millpond.analysis.verdict import Verdict
 
 OK = 0
 UNBOUNDED = 1
 BAD_INPUT = 2
 UNDETERMINED = 3
+RUN_FAILED = 4
 NOT_UNBOUNDED = 5
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 # The exit code of `check` is the first of these outcomes that a query of the file has.
 _WORST_FIRST = {"unbounded": UNBOUNDED, "undetermined": UNDETERMINED, "bounded": OK}
+_CODES = {NotUnboundedError: NOT_UNBOUNDED, RunError: RUN_FAILED}
 _COLOURS = {"bounded": "1;32", "unbounded": "1;31", "undetermined": "1;33"}
 
 
@@ -69,7 +73,7 @@ def _dispatch(argv: Sequence[str] | None) -> int:
         return COMMANDS[arguments.command].run(arguments)
     except MillpondError as error:
         _complain(getattr(arguments, "file", None), error)
-        return NOT_UNBOUNDED if isinstance(error, NotUnboundedError) else BAD_INPUT
+        return next((code for kind, code in _CODES.items() if isinstance(error, kind)), BAD_INPUT)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -96,6 +100,8 @@ def _parser() -> argparse.ArgumentParser:
 def _complain(file: str | None, error: MillpondError) -> None:
     place = f"{file}: " if file is not None else ""
     print(_one_line(f"millpond: {place}{error}"), file=sys.stderr)
+    if isinstance(error, NotBoundedError):
+        print(error.explanation, file=sys.stderr)
 
 
 def _one_line(text: str) -> str:
@@ -188,25 +194,93 @@ def _wanted(verdicts: Sequence[Verdict], number: int | None) -> Verdict:
     return verdicts[number - 1]
 
 
+# --- run -------------------------------------------------------------------------------------------
+
+
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", metavar="FILE.sql", help="CREATE statements with their sources, and the query"
+    )
+    parser.add_argument("--output", required=True, metavar="DIR", help="where the rows go; any Hadoop path")
+    parser.add_argument("--once", action="store_true", help="take the rows that are there, then end")
+    parser.add_argument(
+        "--format",
+        choices=("json", "parquet", "csv", "orc"),
+        default="json",
+        help="of the output, json by default",
+    )
+    parser.add_argument("--metrics", metavar="FILE", help="append a line of JSON for each micro-batch")
+    parser.add_argument(
+        "--checkpoint",
+        metavar="DIR",
+        help="what a later run continues from, by default _checkpoint in the output",
+    )
+    parser.add_argument("--master", metavar="URL", help="the Spark cluster, by default this machine")
+    parser.add_argument("--strict", action="store_true", help="end at the first malformed row")
+    parser.add_argument("--query", type=int, metavar="K", help="which query of the file, from 1")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from millpond.spark.run import run
+    from millpond.spark.status import Display, Phase, summary
+
+    chosen = {name: value for name, value in vars(arguments).items() if name != "command"}
+    with Display(sys.stderr) as display:
+        ended = run(**chosen, report=display.show)
+    print(_one_line(summary(ended, arguments.output)), file=sys.stderr)
+    return INTERRUPTED if ended.phase is Phase.STOPPED else OK
+
+
 # --- demo ------------------------------------------------------------------------------------------
 
 
-def _no_arguments(parser: argparse.ArgumentParser) -> None:
-    del parser
+def _demo_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-live", action="store_true", help="leave out the part that runs on Spark")
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    del arguments
     from rich.console import Console
 
     from millpond.demo import tour
-    from millpond.demo_view import page
+    from millpond.demo_view import closing, page
 
     console = Console(highlight=False)
-    with console.capture() as captured:
-        console.print(page(tour(), console.width))
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    _print_page(console, page(tour(), console.width))
+    if not arguments.no_live:
+        _demo_live(console)
+    _print_page(console, closing())
     return OK
+
+
+def _demo_live(console: Console) -> None:
+    """The race on Spark: drawn as it goes on a terminal, at its end elsewhere."""
+    from rich.live import Live
+
+    from millpond.demo import judged
+    from millpond.demo_view import live_heading, race_table
+    from millpond.spark.live import QUERY, Race, race
+
+    _print_page(console, live_heading(judged(QUERY)))
+
+    def drawn(state: Race) -> Any:
+        ours, theirs = ([(s.rows, s.kept, s.seconds) for s in steps] for steps in (state.ours, state.theirs))
+        return race_table(ours, theirs)
+
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            live.update("starting Spark …", refresh=True)
+            for state in race():
+                live.update(drawn(state), refresh=True)
+    else:
+        *_, state = race()
+        _print_page(console, drawn(state))
+
+
+def _print_page(console: Console, page: Any) -> None:
+    """Print without the blanks that fill up lines."""
+    with console.capture() as captured:
+        console.print(page)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
 
 
 COMMANDS: dict[str, Command] = {
@@ -214,7 +288,10 @@ COMMANDS: dict[str, Command] = {
     "witness": Command(
         "Print input on which an unbounded query's memory must grow, as JSON.", _witness_arguments, _witness
     ),
-    "demo": Command("Show what Millpond does, on the examples of its first paper.", _no_arguments, _demo),
+    "run": Command(
+        "Run a bounded query on Spark, in the memory that was proven enough.", _run_arguments, _run
+    ),
+    "demo": Command("Show what Millpond does, on the examples of its first paper.", _demo_arguments, _demo),
 }
 
 

@@ -66,14 +66,15 @@ def tour() -> Tour:
     ('Q4', 'unbounded', 'bounded')
     """
     examples = tuple(
-        Example(name, text, _verdict(f"SELECT {text}"), _verdict(f"SELECT DISTINCT {text}"))
+        Example(name, text, judged(f"SELECT {text}"), judged(f"SELECT DISTINCT {text}"))
         for name, text in TABLE_I
     )
     shown = next(example for example in examples if example.name == _SHOWN)
     return Tour(examples, shown.distinct, shown.kept, _experiment(shown.kept))
 
 
-def _verdict(query: str) -> Verdict:
+def judged(query: str) -> Verdict:
+    """The verdict on a query over the streams of the tour."""
     [parsed] = parse(CATALOG + query)
     return decide(parsed)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -43,9 +45,47 @@ def page(tour: Tour, width: int) -> Group:
         _code(tour.unbounded.query_text),
         _explained(tour.unbounded),
         _experiment(tour.experiment),
-        _heading("Next"),
-        _next(),
     )
+
+
+def closing() -> Group:
+    return Group(_heading("Next"), _next())
+
+
+def live_heading(verdict: Verdict) -> Group:
+    """What the race is about."""
+    return Group(
+        _heading("Live on Spark: what is kept, batch by batch"),
+        _code(verdict.query_text),
+        _paragraph(
+            f"Millpond runs it exactly, with at most {verdict.state.entries} entries. "
+            "Spark's own join keeps every row that passes the filter, for ever."
+        ),
+    )
+
+
+def race_table(ours: Sequence[tuple[int, int, float]], theirs: Sequence[tuple[int, int, float]]) -> Table:
+    """(rows read, kept, seconds) of each batch of both."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("rows read", justify="right", style="dim")
+    for name, style in (
+        ("Millpond keeps", "green"),
+        ("s", "dim"),
+        ("Spark's join keeps", "red"),
+        ("s", "dim"),
+    ):
+        table.add_column(name, justify="right", style=style)
+    most = max((kept for _, kept, _ in theirs), default=0)
+    table.add_column("", no_wrap=True, style="red")
+    for i in range(max(len(ours), len(theirs))):
+        mine = ours[i] if i < len(ours) else None
+        other = theirs[i] if i < len(theirs) else None
+        rows = (mine or other or (0, 0, 0.0))[0]
+        bar = "█" * max(1, round(16 * other[1] / most)) if other and most else ""
+        cells = [f"{step[1]:,}" if step else "" for step in (mine, other)]
+        times = [f"{step[2]:.1f}" if step else "" for step in (mine, other)]
+        table.add_row(f"{rows:,}", cells[0], times[0], cells[1], times[1], bar)
+    return table
 
 
 def _heading(text: str) -> RenderableType:
@@ -132,6 +172,7 @@ def _next() -> RenderableType:
         ("millpond check FILE.sql", "the verdict on your own query"),
         ("millpond check FILE.sql --json", "the same for a program; exit code 1 means unbounded"),
         ("millpond witness FILE.sql -n 5", "input that proves an unbounded query unbounded"),
+        ("millpond run FILE.sql --output DIR", "a bounded query on Spark, in the memory proven enough"),
     ):
         table.add_row(Text(command, style="cyan", no_wrap=True), effect)
     return Padding(table, (0, 0, 0, 2))

@@ -50,3 +50,15 @@ class NotUnboundedError(MillpondError):
 
 class WitnessSizeError(MillpondError):
     """A column's type has too few values for a witness of the size asked for."""
+
+
+class NotBoundedError(MillpondError):
+    """A query that is not known to be bounded is not run; ``explanation`` is the verdict in prose."""
+
+    def __init__(self, message: str, explanation: str, remedy: str) -> None:
+        super().__init__(message, remedy=remedy)
+        self.explanation = explanation
+
+
+class RunError(MillpondError):
+    """A run failed: Spark, the data or the machine, not what the user wrote."""

@@ -329,7 +329,7 @@ def test_text_that_the_terminal_cannot_show(sql: Any, monkeypatch: pytest.Monkey
 
 
 def test_demo_shows_table_i_and_a_proof(capsys: Captured) -> None:
-    assert cli.main(["demo"]) == 0
+    assert cli.main(["demo", "--no-live"]) == 0
     out, err = capsys.readouterr()
     assert not err
     assert all(re.search(rf"^ *{name} ", out, re.MULTILINE) for name, _ in TABLE_I)
@@ -341,7 +341,7 @@ def test_demo_fits_and_is_plain_when_piped(
     width: int, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    cli.main(["demo"])
+    cli.main(["demo", "--no-live"])
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= width

@@ -241,7 +241,7 @@ class Keeper(StatefulProcessor):
         """A table with all columns that leave the operator, in order."""
         import pandas as pd
 
-        columns = {f"o{i}": pa.int32() for i in range(self.width)} | _TAIL
+        columns = {f"o{i}": pa.null() for i in range(self.width)} | _TAIL
         arrays = [
             table.column(name) if name in table.column_names else pa.nulls(table.num_rows, kind)
             for name, kind in columns.items()

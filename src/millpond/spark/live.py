@@ -1,0 +1,88 @@
+"""A bounded join live on Spark, and Spark's own join on the same input: what each keeps, batch by batch."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from millpond.spark.session import open_session
+from millpond.spark.sql import OBSERVED, sql
+
+QUERY = "SELECT A FROM S, T WHERE A = D AND A > 10 AND D < 20"
+_BATCHES = 12
+_ROWS = 50_000  # of a stream in a batch
+_KEYS = 5_000
+_POLL = 0.1
+
+
+@dataclass(frozen=True)
+class Step:
+    """One micro-batch: all rows read so far, what is kept, and the seconds it took."""
+
+    rows: int
+    kept: int
+    seconds: float
+
+
+@dataclass
+class Race:
+    """The batches of both so far."""
+
+    ours: list[Step] = field(default_factory=list)
+    theirs: list[Step] = field(default_factory=list)
+
+
+def race() -> Iterator[Race]:
+    """Both joins, one after the other; the same race again whenever there is something new."""
+    so_far = Race()
+    with tempfile.TemporaryDirectory(prefix="millpond-demo-") as name, open_session() as spark:
+        spark.conf.set("spark.sql.shuffle.partitions", "1")
+        folder = Path(name)
+        left, right = _stream(spark, folder / "S", "A"), _stream(spark, folder / "T", "D")
+        left.createOrReplaceTempView("S")
+        right.createOrReplaceTempView("T")
+        yield so_far
+        own = left.join(right, left.A == right.D).where("A > 10 AND D < 20").select("A")
+        for frame, steps, place in ((sql(spark, QUERY), so_far.ours, "ours"), (own, so_far.theirs, "theirs")):
+            for _ in _followed(frame, steps, folder / place):
+                yield so_far
+
+
+def _stream(spark: SparkSession, folder: Path, column: str) -> DataFrame:
+    """A stream of files of random integers, a file a micro-batch."""
+    folder.mkdir()
+    for i in range(_BATCHES):
+        generator = np.random.default_rng([i, *column.encode()])
+        path = folder / f"{i:02}.parquet"
+        pq.write_table(pa.table({column: generator.integers(0, _KEYS, _ROWS).astype(np.int32)}), path)
+        os.utime(path, (1_000_000_000 + i, 1_000_000_000 + i))
+    return spark.readStream.schema(f"{column} INT").option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def _followed(frame: DataFrame, steps: list[Step], checkpoint: Path) -> Iterator[None]:
+    """Run to the end of the input, noting each batch."""
+    writer = frame.writeStream.format("noop").outputMode("append")
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    running = True
+    while running:
+        running = not query.awaitTermination(_POLL)  # type: ignore[arg-type]  # parts of a second are fine
+        progress = [p for p in query.recentProgress if "addBatch" in p.durationMs]
+        for batch in progress[len(steps) :]:
+            reported = batch.observedMetrics.get(OBSERVED)
+            kept = (
+                sum(s.numRowsTotal for s in batch.stateOperators)
+                if reported is None
+                else reported["state_entries"]
+            )
+            before = steps[-1].rows if steps else 0
+            seconds = batch.durationMs["triggerExecution"] / 1000
+            steps.append(Step(before + batch.numInputRows, int(kept or 0), seconds))
+            yield

@@ -1,0 +1,160 @@
+"""What each micro-batch did: as a line of JSON, and as a running total."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, TextIO
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from millpond.errors import MillpondError
+from millpond.spark.sink import Written
+from millpond.spark.status import Phase, Snapshot
+
+_OUR_OPERATOR = "transformWithState"
+_RECENT = 5  # batches over which the rate is taken
+_IDLE = 2.0  # seconds without a batch after which a run is waiting
+
+
+@dataclass(frozen=True)
+class BatchMetrics:
+    """A line of the metrics file; ``state_bound`` is the proven bound on ``state_entries``."""
+
+    batch: int
+    timestamp: str
+    input_rows: int
+    output_rows: int
+    malformed_rows: int
+    late_rows: int
+    shed_rows: int
+    state_entries: int
+    state_bytes: int
+    state_bound: int | None
+    seconds: float
+    rows_per_second: float
+
+
+class Tally:
+    """Turns batches into metrics, and keeps the totals of a run that began at the time ``began``."""
+
+    def __init__(self, bound: int | None, scans: Sequence[int], began: float) -> None:
+        self._bound = bound
+        self._scans = scans
+        self._began = self._ended = began
+        self._reported = (0, 0)
+        self._recent: deque[BatchMetrics] = deque(maxlen=_RECENT)
+        self._totals = {"batches": 0, "input_rows": 0, "output_rows": 0, "rejected_rows": 0}
+
+    def add(self, written: Written, progress: StreamingQueryProgress, now: float) -> BatchMetrics:
+        """A batch, from what the sink counted and what Spark says of it.
+
+        The state is what was last reported, and what Spark's own operators hold.
+        """
+        if written.entries is not None:
+            self._reported = (written.entries, written.bytes or 0)
+        own = [each for each in progress.stateOperators if not each.operatorName.startswith(_OUR_OPERATOR)]
+        rows, seconds = _input_rows(progress, self._scans), progress.batchDuration / 1000
+        batch = BatchMetrics(
+            batch=written.batch,
+            timestamp=progress.timestamp,
+            input_rows=rows,
+            output_rows=written.rows,
+            malformed_rows=written.rejected,
+            late_rows=0,
+            shed_rows=0,
+            state_entries=self._reported[0] + sum(each.numRowsTotal for each in own),
+            state_bytes=self._reported[1] + sum(each.memoryUsedBytes for each in own),
+            state_bound=self._bound,
+            seconds=seconds,
+            rows_per_second=round(rows / seconds, 1) if seconds else 0.0,
+        )
+        self._recent.append(batch)
+        self._ended = now
+        self._totals["batches"] += 1
+        self._totals["input_rows"] += rows
+        self._totals["output_rows"] += written.rows
+        self._totals["rejected_rows"] += written.rejected
+        return batch
+
+    def snapshot(self, phase: Phase, now: float) -> Snapshot:
+        last = self._recent[-1] if self._recent else None
+        seconds = sum(each.seconds for each in self._recent)
+        rate = sum(each.input_rows for each in self._recent) / seconds if seconds else 0.0
+        if phase is Phase.WAITING and now - self._ended < _IDLE:
+            phase = Phase.RUNNING
+        return Snapshot(
+            phase,
+            **self._totals,
+            state_entries=last.state_entries if last else 0,
+            state_bound=self._bound,
+            rows_per_second=0.0 if phase is Phase.WAITING else rate,
+            batch_seconds=last.seconds if last else None,
+            seconds=now - self._began,
+        )
+
+
+def _input_rows(progress: StreamingQueryProgress, scans: Sequence[int]) -> int:
+    """Rows that arrived.  Spark counts a row as often as its source is read."""
+    if len(scans) != len(progress.sources):
+        return progress.numInputRows
+    return sum(each.numInputRows // times for each, times in zip(progress.sources, scans, strict=True))
+
+
+def scans_of(frame: DataFrame) -> list[int]:
+    """How often the plan of a frame reads each of its sources, in the order in which Spark lists them."""
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    leaves = plan.collectLeaves()
+    streams = [leaves.apply(i) for i in range(leaves.size())]
+    found: list[tuple[Any, int]] = []
+    for leaf in (each for each in streams if each.isStreaming()):
+        for number, (known, times) in enumerate(found):
+            if known.equals(leaf):
+                found[number] = (known, times + 1)
+                break
+        else:
+            found.append((leaf, 1))
+    return [times for _, times in found]
+
+
+class MetricsFile:
+    """One JSON object a line, each on the disk before the next batch; a file that exists is continued."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, batch: BatchMetrics) -> None:
+        self._stream.write(json.dumps(asdict(batch)) + "\n")
+        self._stream.flush()
+
+
+@contextmanager
+def metrics_file(path: str | None) -> Iterator[MetricsFile | None]:
+    if path is None:
+        yield None
+        return
+    try:
+        torn = _ends_within_a_line(path)
+        stream = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise MillpondError(f"the metrics file {path} cannot be written: {error.strerror}") from None
+    with stream:
+        if torn:
+            stream.write("\n")
+        yield MetricsFile(stream)
+
+
+def _ends_within_a_line(path: str) -> bool:
+    """Whether an earlier run was killed while it wrote."""
+    try:
+        with open(path, "rb") as stream:
+            if stream.seek(0, 2) == 0:
+                return False
+            stream.seek(-1, 2)
+            return stream.read(1) != b"\n"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,193 @@
+"""A bounded query as a job, from the file to the last row written.
+
+file → verdict → session → sources → frame → sink, until the input ends or the user ends it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from millpond.analysis.check import check
+from millpond.analysis.verdict import Verdict
+from millpond.errors import MillpondError, RunError
+from millpond.query.parse import read_text
+from millpond.spark.checkpoint import Folders
+from millpond.spark.failure import cause_of
+from millpond.spark.files import Files
+from millpond.spark.metrics import MetricsFile, Tally, metrics_file, scans_of
+from millpond.spark.refusal import refuse_unless_runnable
+from millpond.spark.session import open_session, set_partitions
+from millpond.spark.sink import Sink
+from millpond.spark.status import Phase, Snapshot
+from millpond.spark.stop import Stop, interruptible
+
+_POLL = 0.2  # seconds between two looks at a running query
+_SPARK_ERRORS = (Py4JError, PySparkException, OSError)
+
+
+def run(
+    file: str,
+    output: str,
+    *,
+    once: bool = False,
+    format: str = "json",
+    metrics: str | None = None,
+    checkpoint: str | None = None,
+    master: str | None = None,
+    strict: bool = False,
+    query: int | None = None,
+    report: Callable[[Snapshot], None] = lambda snapshot: None,
+) -> Snapshot:
+    """Run a query of a file (``query`` counts from 1); what comes back is how it ended, done or stopped.
+
+    Raises RunError if the run fails, another MillpondError if it cannot begin, and KeyboardInterrupt if the
+    user does not wait for the current batch.  ``report`` is called a few times a second.
+    """
+    began = time.monotonic()
+    verdict = _verdict(file, query)
+    refuse_unless_runnable(verdict)
+    bound = verdict.state.entries
+
+    def work(stop: Stop) -> Snapshot:
+        report(Snapshot(Phase.STARTING, state_bound=bound))
+        try:
+            with open_session(master) as spark:
+                folder = Path(file).resolve().parent
+                job = _prepared(spark, verdict, folder, output, checkpoint, format, strict)
+                tally = Tally(bound, scans_of(job.frame), began)
+                return _Watch(job, tally, log, stop).until_it_ends(once, report)
+        except _SPARK_ERRORS as error:
+            raise RunError(cause_of(error)) from None
+
+    with metrics_file(metrics) as log:
+        return interruptible(work)
+
+
+def _verdict(file: str, number: int | None) -> Verdict:
+    """The verdict on the query asked for."""
+    found = check(read_text(file))
+    verdicts = found if isinstance(found, list) else [found]
+    if number is None and len(verdicts) > 1:
+        message = f"the file holds {len(verdicts)} queries, and a run takes one"
+        raise MillpondError(message, remedy="choose it with --query K")
+    if number is not None and not 1 <= number <= len(verdicts):
+        remedy = f"give a number from 1 to {len(verdicts)}" if len(verdicts) > 1 else "leave --query out"
+        raise MillpondError(f"there is no query {number}", remedy=remedy)
+    return verdicts[(number or 1) - 1]
+
+
+# --- starting ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is ready to start."""
+
+    frame: DataFrame
+    sink: Sink
+    checkpoint: str
+
+    def start(self, once: bool) -> StreamingQuery:
+        writer = self.frame.writeStream.foreachBatch(self.sink).outputMode("append")
+        writer = writer.option("checkpointLocation", self.checkpoint)
+        return (
+            writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
+        ).start()
+
+
+def _prepared(
+    spark: SparkSession,
+    verdict: Verdict,
+    folder: Path,
+    output: str,
+    checkpoint: str | None,
+    format: str,
+    strict: bool,
+) -> _Job:
+    """Everything up to the start.  The folders are looked at first and claimed last."""
+    from millpond.spark.source import open_source
+    from millpond.spark.stream import build
+
+    files, query = Files(spark), verdict.query
+    output = files.absolute(output)
+    checkpoint = files.absolute(checkpoint) if checkpoint else f"{output}/_checkpoint"
+    sink = Sink(files, output, format)
+    folders = Folders(files, checkpoint, output)
+    continued = folders.check(query)
+    sources = {name: open_source(spark, table, folder, strict) for name, table in query.tables.items()}
+    assert verdict.plan is not None  # as every bounded query has one
+    built = build(spark, query, verdict.plan, sources)
+    partitions = built.partitions or spark.sparkContext.defaultParallelism
+    if continued is not None:  # Spark cannot divide the state anew
+        partitions = continued.partitions
+    set_partitions(spark, partitions)
+    folders.claim(query, partitions, continued)
+    return _Job(built.frame, sink, checkpoint)
+
+
+# --- watching ----------------------------------------------------------------------------------------
+
+
+class _Watch:
+    """Follows a query from its start to its end, and notes each batch that Spark has committed."""
+
+    def __init__(self, job: _Job, tally: Tally, log: MetricsFile | None, stop: Stop) -> None:
+        self._job = job
+        self._tally = tally
+        self._log = log
+        self._stop = stop
+
+    def until_it_ends(self, once: bool, report: Callable[[Snapshot], None]) -> Snapshot:
+        self._stop.patient = True
+        query = self._job.start(once)
+        try:
+            while not query.awaitTermination(_POLL):  # type: ignore[arg-type]  # parts of a second are fine
+                if self._stop.urgent:
+                    query.stop()
+                    continue
+                phase = self._phase(query)  # first, so that a query that waits has no batch left to note
+                self._note_batches(query)
+                report(self._tally.snapshot(phase, time.monotonic()))
+                if self._stop.requested:
+                    self._end(query)
+        except _SPARK_ERRORS as error:
+            if not self._stop.requested:
+                raise RunError(cause_of(self._job.sink.failure or error)) from None
+        self._note_batches(query)
+        phase = Phase.STOPPED if self._stop.requested else Phase.DONE
+        return self._tally.snapshot(phase, time.monotonic())
+
+    def _phase(self, query: StreamingQuery) -> Phase:
+        if self._stop.requested:
+            return Phase.STOPPING
+        status = query.status
+        looking = status["message"].startswith(("Waiting for", "Getting offsets"))
+        return Phase.WAITING if looking and not status["isDataAvailable"] else Phase.RUNNING
+
+    def _end(self, query: StreamingQuery) -> None:
+        """Let the current batch end, and no other begin."""
+        self._job.sink.stop()
+        if not query.status["isTriggerActive"]:
+            query.stop()
+
+    def _note_batches(self, query: StreamingQuery) -> None:
+        """Batches that are written and committed.  One that is not committed will run again."""
+        waiting = self._job.sink.written
+        last = query.lastProgress if waiting else None
+        if last is None or last.batchId < min(list(waiting)):
+            return
+        # Spark speaks of a batch before it begins, too; then there is no duration of its execution.
+        for progress in query.recentProgress:
+            written = waiting.pop(progress.batchId, None) if "addBatch" in progress.durationMs else None
+            if written is not None:
+                batch = self._tally.add(written, progress, time.monotonic())
+                if self._log is not None:
+                    self._log.write(batch)

@@ -1,0 +1,234 @@
+"""A Spark session that is quiet and keeps state in RocksDB; the rest is left to the user's settings."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+import sys
+import warnings
+import zipfile
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from subprocess import Popen
+from threading import Thread
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from millpond.errors import MillpondError, RunError
+from millpond.spark.failure import cause_of
+
+# What a session is given unless spark-defaults.conf, the environment or the caller's session says otherwise.
+_SQL_DEFAULTS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Below its maximum, Spark measures an Arrow batch after every row.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+    # Result and rejected rows go to two files each task, side by side: without this Spark sorts them first.
+    "spark.sql.maxConcurrentOutputFileWriters": "4",
+    # All of them are looked at after a batch, and that many batches do not fit between two looks.
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+}
+_DEFAULTS = {"spark.app.name": "millpond", "spark.ui.enabled": "false"}
+_FIXED = {"spark.sql.session.timeZone": "UTC"}
+_MASTER = re.compile(r"local(\[.*\])?|local-cluster\[.*\]|yarn|(spark|k8s)://.+")
+_PATIENCE = 5.0  # seconds for a master to answer
+_launched: list[Popen[bytes]] = []  # Spark's JVM, if it was started here
+_JAVA_REMEDY = "install Java 17 or newer (e.g. openjdk-17-jre-headless) or set JAVA_HOME to one"
+
+
+def make_session(master: str | None = None, partitions: int | None = None) -> SparkSession:
+    """A session with our settings: on the Spark that runs in this process already, or on a new one.
+
+    ``master`` is where a new one runs: by default what spark-defaults.conf says, or ``local[*]``.
+    ``partitions`` is the number of state partitions (by default one for each core).  Raises RunError
+    where Spark cannot start.
+    """
+    if SparkContext._active_spark_context is None:
+        spark = _started(master)
+    else:
+        spark = SparkSession.builder.getOrCreate().newSession()
+        given = spark.sparkContext.getConf()
+        for key, value in _SQL_DEFAULTS.items():
+            if not given.contains(key):
+                spark.conf.set(key, value)
+        for key, value in _FIXED.items():
+            spark.conf.set(key, value)
+    set_partitions(spark, partitions)
+    return spark
+
+
+@contextmanager
+def open_session(master: str | None = None) -> Iterator[SparkSession]:
+    """A session for one run; Spark ends with it if it was started for it."""
+    ours = SparkContext._active_spark_context is None
+    with _muted():
+        spark = make_session(master)
+        try:
+            yield spark
+        finally:
+            if ours:
+                with suppress(Py4JError, PySparkException, OSError), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # that a JVM which was killed did not end well
+                    spark.stop()
+
+
+def abandon() -> None:
+    """End a Spark that was started here, without asking it; one that was there before is left alone."""
+    if _launched:
+        server: Any = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
+        if server is not None:
+            server.handle_error = lambda *_: None  # it prints what it makes of the end
+        _launched.pop().kill()
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+def set_partitions(spark: SparkSession, partitions: int | None) -> None:
+    """State is kept in so many partitions, or in one for each core."""
+    spark.conf.set("spark.sql.shuffle.partitions", str(partitions or spark.sparkContext.defaultParallelism))
+
+
+@contextmanager
+def _muted() -> Iterator[None]:
+    """PySpark prints exceptions that it raises anyway."""
+    loggers = [logging.getLogger(name) for name in (None, "py4j.clientserver", "py4j.java_gateway")]
+    loggers += [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
+    for logger in loggers:
+        logger.addFilter(_not_of_spark)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(_not_of_spark)
+
+
+def _not_of_spark(record: logging.LogRecord) -> bool:
+    """Whether a record comes from elsewhere.  Py4J uses the root logger, too."""
+    return not {"py4j", "pyspark"} & set(Path(record.pathname).parts)
+
+
+# --- starting Spark ----------------------------------------------------------------------------------
+
+
+class _Tail:
+    """The last lines that a process prints, read as they come so that the process never waits."""
+
+    def __init__(self, descriptor: int, lines: int = 200) -> None:
+        self._lines: deque[str] = deque(maxlen=lines)
+        self._thread = Thread(target=self._read, args=(descriptor,), name="spark-log", daemon=True)
+        self._thread.start()
+
+    def _read(self, descriptor: int) -> None:
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as stream:
+            self._lines.extend(stream)
+
+    def text(self) -> str:
+        """What has come when the process has ended."""
+        self._thread.join(timeout=2)
+        return "".join(self._lines)
+
+
+def _started(master: str | None) -> SparkSession:
+    if master is not None:
+        _check_master(master)
+    if SparkContext._gateway is None:
+        _launch(master)
+    conf = SparkConf()  # with what spark-submit has read from spark-defaults.conf and the environment
+    for key, value in {**_DEFAULTS, **_SQL_DEFAULTS}.items():
+        conf.setIfMissing(key, value)
+    for key, value in _FIXED.items():
+        conf.set(key, value)
+    if conf.get("spark.app.name") == "pyspark-shell":
+        conf.set("spark.app.name", _DEFAULTS["spark.app.name"])
+    conf.set("spark.ui.showConsoleProgress", "false")
+    conf.set("spark.master", master or conf.get("spark.master") or "local[*]")
+    try:
+        spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    except (Py4JError, PySparkException) as error:
+        raise RunError(f"Spark did not start: {cause_of(error)}") from None
+    if re.match(r"local(\[|$)", spark.sparkContext.master or "") is None:
+        _ship_package(spark.sparkContext)
+    return spark
+
+
+def _launch(master: str | None) -> None:
+    """Start Spark's JVM.  Its chatter goes nowhere; what matters arrives as exceptions."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(name, sys.executable)
+    asked = SparkConf(loadDefaults=False)
+    if master is not None:
+        asked.set("spark.master", master)
+    reader, writer = os.pipe()
+    tail = _Tail(reader)
+    failed = False
+    try:
+        # In a session of its own, a Ctrl-C on the terminal does not kill the Python workers of a batch.
+        settings = {"stdout": writer, "stderr": writer, "start_new_session": True}
+        gateway = launch_gateway(asked, settings)  # type: ignore[no-untyped-call]
+    except (PySparkRuntimeError, OSError):
+        failed = True
+    finally:
+        os.close(writer)
+    if failed:
+        raise _not_launched(tail.text())
+    _launched[:] = [gateway.proc]
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _not_launched(log: str) -> RunError:
+    """Why the JVM did not come up, from what it printed."""
+    if "UnsupportedClassVersionError" in log:
+        return RunError("Spark needs Java 17 or newer, and an older one was found", remedy=_JAVA_REMEDY)
+    if "JAVA_HOME is not set" in log or re.search(r"bin/java: (No such file|not found|cannot execute)", log):
+        return RunError("Spark needs Java 17 or newer, and none was found", remedy=_JAVA_REMEDY)
+    noise = ("\t", "WARNING")
+    lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith(noise)]
+    told = next((line for line in lines if "rror" in line or "xception" in line), lines[-1] if lines else "")
+    return RunError(f"Spark's Java process did not start{f': {told}' if told else ''}")
+
+
+# --- clusters ----------------------------------------------------------------------------------------
+
+
+def _check_master(master: str) -> None:
+    """Refuse what is no master, and a standalone master that is not there (Spark would try for a minute)."""
+    if not _MASTER.fullmatch(master):
+        forms = "local[N], spark://HOST:PORT, k8s://HOST:PORT or yarn"
+        raise MillpondError(f"{master!r} is not a Spark master", remedy=f"write {forms}")
+    if not master.startswith("spark://"):
+        return
+    reason: object = None
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        if not host or not port.isdecimal():
+            raise MillpondError(f"{master!r} is not a Spark master", remedy="write spark://HOST:PORT")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+            return
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+    raise RunError(
+        f"the Spark master {master} does not answer: {reason}", remedy="start it, or correct --master"
+    )
+
+
+def _ship_package(context: SparkContext) -> None:
+    """Let the executors import this very package, installed there or not."""
+    package = Path(__file__).parents[1]
+    archive = Path(context._temp_dir or ".") / "millpond.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
+        for source in sorted(package.rglob("*.py")):
+            out.write(source, Path(package.name) / source.relative_to(package))
+    context.addPyFile(str(archive))

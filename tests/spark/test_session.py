@@ -1,0 +1,157 @@
+"""Sessions: whose settings hold, and how a Spark that cannot start is told of."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import millpond
+from millpond import cli
+from millpond.errors import MillpondError, RunError
+from millpond.spark.session import _check_master, _not_launched, make_session, open_session
+
+QUERY = "CREATE STREAMING TABLE S (A INT) USING json OPTIONS (path '.'); SELECT A FROM S;"
+
+
+def test_a_session_beside_others_has_our_settings_and_changes_none(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    with open_session() as session:
+        assert (
+            session.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled")
+            == "true"
+        )
+        assert session.conf.get("spark.sql.session.timeZone") == "UTC"
+        assert session.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "1000000"
+    assert make_session(partitions=7).conf.get("spark.sql.shuffle.partitions") == "7"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before
+    assert spark.range(3).count() == 3  # it goes on
+
+
+@pytest.mark.parametrize(
+    "master", ["", "localhost", "spark://", "spark://host", "http://host:1", "spark://a:b"]
+)
+def test_what_is_no_master(master: str) -> None:
+    with pytest.raises(MillpondError, match="is not a Spark master; write ") as raised:
+        _check_master(master)
+    assert not isinstance(raised.value, RunError)
+
+
+@pytest.mark.parametrize(
+    "master", ["local", "local[2]", "local[*]", "local-cluster[1,1,1024]", "yarn", "k8s://h:1"]
+)
+def test_what_may_be_a_master(master: str) -> None:
+    _check_master(master)
+
+
+def test_a_standalone_master_must_answer() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        began = time.monotonic()
+        with pytest.raises(
+            RunError, match=f"spark://127.0.0.1:{port} does not answer: .*; start it, or correct"
+        ):
+            _check_master(f"spark://127.0.0.1:{port}")
+        assert time.monotonic() - began < 10
+        server.listen()
+        _check_master(f"spark://127.0.0.1:{port}")
+        _check_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")  # one of them is enough
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        ("JAVA_HOME is not set\n", "Spark needs Java 17 or newer, and none was found; install Java 17"),
+        ("spark-class: line 97: /x/bin/java: No such file or directory\n", "and none was found; install"),
+        (
+            "Error: LinkageError\njava.lang.UnsupportedClassVersionError: org/apache\n\tat java.lang\n",
+            "Spark needs Java 17 or newer, and an older one was found; install",
+        ),
+        (
+            "WARNING: Using incubator modules\nError: Could not find or load main class X\n\tat y\nbye\n",
+            "Spark's Java process did not start: Error: Could not find or load main class X",
+        ),
+        ("", "Spark's Java process did not start"),
+    ],
+)
+def test_a_java_process_that_does_not_start(log: str, told: str) -> None:
+    assert told in str(_not_launched(log))
+
+
+def in_a_process(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    source = str(Path(millpond.__file__).parents[1])
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source, **environment},
+        timeout=300,
+        check=False,
+    )
+
+
+def assert_failed_with(ended: subprocess.CompletedProcess[str], told: str) -> None:
+    """Exit code 4, and one line that tells why after the one that tells of the start."""
+    assert (ended.returncode, ended.stdout) == (cli.RUN_FAILED, "")
+    first, second = ended.stderr.splitlines()
+    assert first == "millpond: starting Spark"
+    assert told in second
+
+
+def test_no_java(tmp_path: Path) -> None:
+    (tmp_path / "query.sql").write_text(QUERY)
+    arguments = ["run", str(tmp_path / "query.sql"), "--once", "--output", str(tmp_path / "out")]
+    code = "from millpond.cli import main_entry; main_entry()"
+    ended = in_a_process(code, *arguments, JAVA_HOME=str(tmp_path))
+    assert_failed_with(ended, "Spark needs Java 17 or newer, and none was found; install Java 17 or newer")
+
+
+def test_a_master_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "query.sql").write_text(QUERY)
+    arguments = ["run", str(tmp_path / "query.sql"), "--once", "--output", str(tmp_path / "out")]
+    code = "from millpond.cli import main_entry; main_entry()"
+    ended = in_a_process(code, *arguments, "--master", "spark://127.0.0.1:1")
+    assert_failed_with(ended, "the Spark master spark://127.0.0.1:1 does not answer: Connection refused")
+
+
+SETTINGS = """
+import json, sys
+from millpond.spark.session import open_session
+with open_session() as spark:
+    names = sys.argv[1:]
+    print(json.dumps([spark.sparkContext.getConf().get(name, None) for name in names]))
+    print(spark.range(3).count(), spark.sparkContext.master)
+"""
+
+
+@pytest.mark.slow
+def test_the_users_settings_win_and_spark_is_quiet(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "spark.driver.memory 600m\n"
+        "spark.master local[1]\n"
+        "spark.ui.showConsoleProgress true\n"
+        "spark.sql.execution.arrow.maxRecordsPerBatch 77\n"
+        "spark.sql.session.timeZone Asia/Tokyo\n"
+    )
+    expected = {
+        "spark.driver.memory": "600m",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "77",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.app.name": "millpond",
+    }
+    ended = in_a_process(SETTINGS, *expected, SPARK_CONF_DIR=str(tmp_path))
+    assert (ended.returncode, ended.stderr) == (0, "")
+    first, second = ended.stdout.splitlines()
+    assert json.loads(first) == list(expected.values())
+    assert second == "3 local[1]"

@@ -1,0 +1,149 @@
+"""What a run shows of itself, without Spark."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+
+from millpond.spark.status import Display, Phase, Snapshot, plain_line, status_line, summary
+
+BUSY = Snapshot(
+    Phase.RUNNING,
+    batches=12,
+    input_rows=34_512_345,
+    output_rows=1_203,
+    rejected_rows=3,
+    state_entries=31,
+    state_bound=48,
+    rows_per_second=1_234_567.8,
+    batch_seconds=1.34,
+    seconds=75.2,
+)
+CALM = replace(BUSY, rejected_rows=0, phase=Phase.WAITING, rows_per_second=0.0)
+
+
+FULL = "running  1.23M rows/s  34.5M in  1.20k out  state ███████░░░ 31 of 48  3 rejected"
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (120, f"{FULL}  batch 12 took 1.3 s"),
+        (90, FULL),
+        (60, "running  1.23M rows/s  34.5M in  1.20k out  3 rejected"),
+        (50, "running  1.23M rows/s  1.20k out  3 rejected"),
+        (7, "running"),
+        (4, "runn"),
+    ],
+)  # fmt: skip
+def test_what_matters_least_goes_first(width: int, line: str) -> None:
+    assert status_line(BUSY, width).plain == line
+
+
+@pytest.mark.parametrize("snapshot", [BUSY, CALM, Snapshot(Phase.STARTING)], ids=lambda s: s.phase.name)
+def test_the_line_fits(snapshot: Snapshot) -> None:
+    assert [width for width in range(1, 130) if status_line(snapshot, width).cell_len > width] == []
+
+
+def test_rejected_rows_are_shown_when_there_are_some() -> None:
+    assert "rejected" not in status_line(CALM, 200).plain
+    assert "3 rejected" in status_line(BUSY, 200).plain
+
+
+@pytest.mark.parametrize(
+    ("kept", "bound", "shown"),
+    [
+        (0, 48, "state ░░░░░░░░░░ 0 of 48"),
+        (1, 10_000, "state █░░░░░░░░░ 1 of 10.0k"),
+        (24, 48, "state █████░░░░░ 24 of 48"),
+        (47, 48, "state █████████░ 47 of 48"),
+        (48, 48, "state ██████████ 48 of 48"),
+        (50, 48, "state ██████████ 50 of 48"),
+        (0, 0, "state 0"),
+        (7, None, "state 7"),
+    ],
+)
+def test_the_bar_is_empty_without_an_entry_and_full_at_the_bound(
+    kept: int, bound: int | None, shown: str
+) -> None:
+    line = status_line(replace(CALM, state_entries=kept, state_bound=bound), 200).plain
+    assert f"  {shown}  " in line
+
+
+def test_more_entries_than_proven_are_red() -> None:
+    over, within = (status_line(replace(CALM, state_entries=n), 200) for n in (49, 48))
+    assert "red" in {str(span.style) for span in over.spans}
+    assert "red" not in {str(span.style) for span in within.spans}
+
+
+def test_a_terminal_without_blocks_gets_ascii() -> None:
+    assert status_line(BUSY, 200, ascii_only=True).plain.isascii()
+
+
+def test_plain_lines() -> None:
+    assert plain_line(Snapshot(Phase.STARTING)) == "millpond: starting Spark"
+    assert plain_line(BUSY) == (
+        "millpond: running: 12 batches, 34,512,345 rows in (1,234,568 rows/s), 1,203 out, 3 rejected, "
+        "31 of at most 48 entries kept, last batch 1.3 s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "line"),
+    [
+        (
+            replace(BUSY, phase=Phase.DONE),
+            "millpond: done after 1 min 15 s: 12 batches, 34,512,345 rows in, 1,203 out, 3 rejected, "
+            "31 of at most 48 entries kept; output: out; rejected rows: out/_rejected",
+        ),
+        (
+            Snapshot(Phase.STOPPED, batches=1, state_entries=2, seconds=7_322.0),
+            "millpond: stopped after 2 h 2 min: 1 batch, 0 rows in, 0 out, 0 rejected, 2 entries kept; "
+            "output: out",
+        ),
+    ],
+)
+def test_summary(snapshot: Snapshot, line: str) -> None:
+    assert summary(snapshot, "out") == line
+
+
+# --- display ---------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(stream: io.StringIO, seconds: list[float]) -> str:
+    """What a display leaves on a stream when a snapshot comes at each of the times."""
+    now = [0.0]
+    with Display(stream, lambda: now[0]) as display:
+        for number, now[0] in enumerate(seconds):
+            display.show(replace(BUSY, batches=number))
+    return stream.getvalue()
+
+
+def test_a_log_gets_a_line_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")  # a log is not wrapped
+    out = shown(io.StringIO(), [0.0, 0.2, 9.9, 10.0, 10.2, 19.9, 20.1])
+    assert re.findall(r"running: (\d+) batch", out) == ["0", "3", "6"]
+    assert out.count("\n") == 3 and "\x1b" not in out
+
+
+def test_a_terminal_gets_one_line_that_is_redrawn_and_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    out = shown(Terminal(), [0.0, 0.2, 0.4])
+    assert list(dict.fromkeys(re.findall(r"batch (\d+) took", out))) == ["0", "1", "2"]
+    assert out.rindex("\x1b[2K") > out.rindex("took")  # erased at the end
+    assert out.rindex("\x1b[?25h") > out.rindex("\x1b[?25l")  # and the cursor is back
+
+
+@pytest.mark.parametrize("kind", ["dumb", "unknown"])
+def test_a_terminal_that_cannot_redraw_gets_plain_lines(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", kind)
+    assert shown(Terminal(), [0.0, 0.2]).count("millpond: running") == 1
