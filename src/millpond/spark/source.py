@@ -135,9 +135,9 @@ def _opening(spark: SparkSession, table: Table, folder: Path) -> _Opening:
     last = table.source.format.rpartition(".")[2].lower()
     format_ = last if last in _LENIENT else table.source.format
     options = {key.lower(): value for key, value in table.source.options.items()}
-    for key, value in table.source.options.items():
+    for key in table.source.options:
         if last in _LENIENT and key.lower() in _RESERVED:
-            message = f"{name}: {key} '{one_line(value, 40)}' is about malformed rows"
+            message = f"{name}: the option {key} is about malformed rows"
             raise MillpondError(message, remedy="leave it out; they are found, counted and kept apart")
     if last in _FILES and not options.get("path"):
         raise MillpondError(f"{name} does not say where its files are", remedy="add OPTIONS (path '…')")
@@ -315,7 +315,7 @@ def _fitted(
                 is_lost |= value.try_cast(field.dataType) != given
             else:
                 text = _quoted(text)
-            damages.append(F.when(is_lost, _misfit(table, F.lit(column.name), text)))
+            damages.append(F.when(is_lost, _misfit(F.lit(column.name), text, F.lit(column.type.name))))
     return _Rows(frame, columns, F.coalesce(*damages) if damages else None, record)
 
 
@@ -351,7 +351,7 @@ def _json_damage(opening: _Opening, record: Column) -> Column:
             text = F.try_element_at(read.getField("texts"), name)
             kind = F.schema_of_variant(F.try_element_at(read.getField("values"), name))
             shown = F.when(kind == "STRING", _quoted(text)).otherwise(_cut(text))
-            return _misfit(opening.table, name, shown)
+            return _misfit(name, shown, _type_of(opening.table, name))
 
         fields = read.getField("texts")
         lost = F.filter(_empty(opening.table), lambda name: F.try_element_at(fields, name).isNotNull())
@@ -365,23 +365,22 @@ def _csv_damage(opening: _Opening, record: Column) -> Column:
     """Which field of a line is wrong, or how many there are."""
     names = [column.name for column in opening.table.columns]
     declared, most = len(names), len(names) + _SPARE
-    separator = opening.options.get("sep", opening.options.get("delimiter", ",")).replace("\\t", "\t")
-    # An empty field is NULL, as is one that is not there; a last one that is never empty tells them apart.
-    end = F.lit(f"{separator}¶")
+    # An empty field is NULL, as is one that is not there; a mark at the end of the last one tells them apart.
+    mark = F.lit("\ue000")
 
     def split(text: Column) -> Column:
         line = F.from_csv(text, ", ".join(f"f{i} STRING" for i in range(most)), _record_options(opening))
         return _let(line, lambda line: F.array(*(line.getField(f"f{i}") for i in range(most))))
 
     def counted(fields: Column) -> Column:
-        place = F.array_position(fields, "¶")
-        in_quote = F.array_position(F.transform(fields, lambda field: field.endswith(end)), True)
-        return F.when(place > 0, place - 1).when(in_quote > 0, in_quote).otherwise(most)
+        place = F.array_position(F.transform(fields, lambda field: field.endswith(mark)), True)
+        return F.when(place > 0, place).otherwise(most)
 
     def found(read: Column) -> Column:
         def told(name: Column) -> Column:
             place = F.array_position(F.array(*map(F.lit, names)), name) - 1
-            return _misfit(opening.table, name, _quoted(F.get(fields, place.cast("int"))))
+            shown = _quoted(F.get(fields, place.cast("int")))
+            return _misfit(name, shown, _type_of(opening.table, name))
 
         fields, count = read.getField("fields"), read.getField("count")
         number = F.when(count == most, f"{most} or more fields").when(count == 1, "1 field")
@@ -391,7 +390,7 @@ def _csv_damage(opening: _Opening, record: Column) -> Column:
         misfit = F.when(count <= declared, _let(F.get(lost, F.lit(0)), told))
         return F.coalesce(misfit, F.when(count != declared, miscounted))
 
-    count = _let(split(F.concat(record, end)), counted)
+    count = _let(split(F.concat(record, mark)), counted)
     return _let(F.struct(split(record).alias("fields"), count.alias("count")), found)
 
 
@@ -412,9 +411,13 @@ def _empty(table: Table) -> Column:
     return F.array_compact(F.array(*(F.when(_column(c.name).isNull(), c.name) for c in table.columns)))
 
 
-def _misfit(table: Table, name: Column, shown: Column) -> Column:
+def _type_of(table: Table, name: Column) -> Column:
     types = F.create_map(*(F.lit(text) for c in table.columns for text in (c.name, c.type.name)))
-    return F.concat(name, F.lit(": "), shown, F.lit(" is not "), F.try_element_at(types, name))
+    return F.try_element_at(types, name)
+
+
+def _misfit(name: Column, shown: Column, type_: Column) -> Column:
+    return F.concat(name, F.lit(": "), shown, F.lit(" is not "), type_)
 
 
 def _quoted(text: Column) -> Column:

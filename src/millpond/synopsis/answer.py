@@ -169,7 +169,8 @@ def _matches_sql(select: Select, aggregate: Aggregate | None, join: Join, versio
     source = join.source([version] * len(join.slots))
     names = [f"g{i}" for i in range(len(keys))]
     argument = aggregate.argument if aggregate is not None else None
-    carrier = _carrier(join, argument)
+    sums = aggregate is not None and aggregate.function in ("SUM", "AVG")
+    carrier = _carrier(join, argument, sums)
     if carrier is not None:
         place, number = carrier
         table, others = f"x{place}", join.weight(without=place)
@@ -195,9 +196,7 @@ def _matches_sql(select: Select, aggregate: Aggregate | None, join: Join, versio
         if not weighed:
             inner = f"SELECT DISTINCT {', '.join([*keys, *values])} {source}"
         return _summed(names, inner)
-    total = "0 AS t"
-    if aggregate is not None and aggregate.function in ("SUM", "AVG"):
-        total = "v * w AS t"
+    total = "v * w AS t" if sums else "0 AS t"
     columns = ", ".join([*names, "v"])
     counted = f"SELECT {columns}, sum(w) AS w FROM ({inner}) GROUP BY {columns}"
     nonnull = "CASE WHEN v IS NULL THEN CAST(0 AS HUGEINT) ELSE w END AS w"
@@ -211,13 +210,13 @@ def _summed(names: Sequence[str], inner: str) -> str:
     return f"SELECT {columns}, NULL AS v, sum(w) AS w, sum(t) AS t FROM ({inner}) GROUP BY {columns}"
 
 
-def _carrier(join: Join, argument: Expr | None) -> tuple[int, int] | None:
-    """The occurrence whose slot adds the argument up, and the number of its sum."""
+def _carrier(join: Join, argument: Expr | None, sums: bool) -> tuple[int, int] | None:
+    """The occurrence whose slot counts the argument, or adds it up, and the number of the measure."""
     if argument is None:
         return None
     for i, ((_, slot), counted) in enumerate(zip(join.slots, join.counted, strict=True)):
         for number, measure in enumerate(slot.plan.measures):
-            if counted and measure.expression == argument:
+            if counted and measure.expression == argument and (measure.summed or not sums):
                 return i, number
     return None
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 
 import pyarrow as pa
 
 from millpond.analysis.needs import QUESTION
+from millpond.query.domains import SqlType
 from millpond.query.evaluate import aggregates_of, conjuncts, is_aggregate, refs
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
 from millpond.query.parts import Part
@@ -107,13 +108,16 @@ class _Builder:
         return Program(slots, tuple(self.terms), self._fingerprint(slots), self.aggregate, retracts)
 
     def _fingerprint(self, slots: Sequence[SlotProgram]) -> bytes:
-        """Everything that gives the kept bytes their meaning, and what is answered from them."""
-        digest = hashlib.sha256(self.query.text.encode())
+        """Everything that gives the kept bytes their meaning, and what is answered from them.
+
+        How the query is written does not matter, nor what else its tables hold.
+        """
+        digest = hashlib.sha256(repr(_meaning(self.query)).encode())
         for slot, made in zip(self.slots, slots, strict=True):
             ingest = slot.ingest(Dialect.SPARK)
             for text in (slot.stream, made.reduce, ingest.admits, repr(ingest.columns)):
                 digest.update(text.encode() + b"\0")
-            digest.update(made.schema_bytes)
+            digest.update(str(made.schema).encode())
         return digest.digest()[:16]
 
     def add(self, term: Term, selects: Sequence[SelectPlan]) -> None:
@@ -321,6 +325,24 @@ def _with_presence(plan: NeedPlan) -> NeedPlan:
     table = part.select.occurrence(alias).table.name
     stream = StreamPlan(alias, table, counted=False, codes=codes, patterns=(Pattern((), ()),))
     return NeedPlan(plan.need, (stream,))
+
+
+def _meaning(value: object, select: Select | None = None) -> object:
+    """What equality compares of a query, with the types of its columns; of tables their names."""
+    match value:
+        case Table():
+            return value.name
+        case SqlType():
+            return str(value)
+        case Ref() if select is not None:
+            return (str(value), str(select.type_of(value)))
+        case tuple():
+            return tuple(_meaning(each, select) for each in value)
+        case _ if is_dataclass(value):
+            within = value if isinstance(value, Select) else select
+            parts = (_meaning(getattr(value, f.name), within) for f in fields(value) if f.compare)
+            return (type(value).__name__, *parts)
+    return value
 
 
 def _slot_program(engine: Engine, slot: Slot, table: Table) -> SlotProgram:

@@ -179,13 +179,26 @@ class Slot:
         for name, word in zip(self.key, self.words, strict=True):
             for position, digit in enumerate(word.digits):
                 if digit.code.column == ref:
-                    return digit.value(word.digit(position, f"{table}.{name}"))
+                    value = digit.value(word.digit(position, f"{table}.{name}"))
+                    return _widened(value, digit.type)
         raise KeyError(f"{ref} is not kept in {self.name}")
 
     def of_row(self, ref: Ref, row: str) -> str:
         """A carried column, or an expression over such, out of a struct."""
-        expr = self.derived.get(ref, ref)
-        return expression_sql(expr, lambda r: f"{row}.v{self.carried.index(r)}", Dialect.DUCKDB)
+
+        def field(r: Ref) -> str:
+            return _widened(f"{row}.v{self.carried.index(r)}", self.type_of(r))
+
+        return expression_sql(self.derived.get(ref, ref), field, Dialect.DUCKDB)
+
+
+def _widened(value: str, type_: SqlType) -> str:
+    """A value (in DuckDB) as Spark computes with it: single floats as doubles, decimals with room to grow."""
+    if type_.name == "FLOAT":
+        return f"CAST({value} AS DOUBLE)"
+    if type_.name.startswith("DECIMAL"):
+        return f"CAST({value} AS DECIMAL(38,{len(str(type_.step.denominator)) - 1}))"
+    return value
 
 
 def type_of(part: Part, ref: Ref) -> SqlType:

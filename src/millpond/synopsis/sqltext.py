@@ -117,9 +117,11 @@ def expression_sql(expr: Expr, names: Names, dialect: Dialect) -> str:
         case Negation(operand=operand):
             return f"(- {expression_sql(operand, names, dialect)})"
         case Arithmetic(operator=operator, left=left, right=right):
-            return (
-                f"({expression_sql(left, names, dialect)} {operator} {expression_sql(right, names, dialect)})"
-            )
+            by = expression_sql(right, names, dialect)
+            if operator in "/%" and dialect is Dialect.DUCKDB and not isinstance(right, Literal):
+                # To divide by zero is an error in Spark.
+                by = f"CASE WHEN {by} = 0 THEN error('division by zero') ELSE {by} END"
+            return f"({expression_sql(left, names, dialect)} {operator} {by})"
         case Aggregate():
             raise ValueError("an aggregate is no column expression")
 

@@ -167,18 +167,35 @@ class Synopsis:
         tables = {}
         at = _HEAD.size
         for slot in slots:
-            (length,) = _LENGTH.unpack_from(data, at)
+            length = _LENGTH.unpack_from(data, at)[0] if at + _LENGTH.size <= len(data) else -1
             at += _LENGTH.size
+            if not 0 <= length <= len(data) - at:
+                raise _damaged()
             if length:
                 buffer = pa.py_buffer(memoryview(data)[at : at + length])
                 schema = slot.schema if chunk is None else slot.stored_schema
-                table = pa.Table.from_batches([pa.ipc.read_record_batch(buffer, schema)])
+                table = _read_table(buffer, schema)
                 if slot.chunk is not None and chunk is not None:
                     numbers = pa.array(np.full(table.num_rows, chunk, np.int32))
                     table = table.append_column(slot.chunk, numbers).select(slot.schema.names)
                 tables[slot.name] = table
                 at += length
+        if at != len(data):
+            raise _damaged()
         return Synopsis(tables), revision
+
+
+def _read_table(buffer: pa.Buffer, schema: pa.Schema) -> pa.Table:
+    try:
+        batch = pa.ipc.read_record_batch(buffer, schema)
+        batch.validate()
+    except (pa.ArrowException, OSError, EOFError):
+        raise _damaged() from None
+    return pa.Table.from_batches([batch])
+
+
+def _damaged() -> StateError:
+    return StateError("the checkpoint's state is damaged", remedy="use a new checkpoint")
 
 
 def _counts_added(slot: SlotProgram, parts: Sequence[pa.Table]) -> pa.Table:
@@ -191,6 +208,8 @@ def _counts_added(slot: SlotProgram, parts: Sequence[pa.Table]) -> pa.Table:
         known = mine[np.minimum(at, len(mine) - 1)] == theirs
         counts = largest.column("n").to_numpy().copy()
         counts[at[known]] += other.column("n").to_numpy()[known]
+        if (counts[at[known]] < 0).any():
+            raise MillpondError("a value does not fit its type: a number of rows is beyond BIGINT")
         columns = []
         for field in slot.schema:
             ours = counts if field.name == "n" else largest.column(field.name).to_numpy()
