@@ -11,11 +11,16 @@ COUNTED = f"{TABLE_I} SELECT A, COUNT(*) FROM S WHERE A IN (1, 2) AND B BETWEEN 
 
 # --- groups ------------------------------------------------------------------------------------------
 
-EVERY = "COUNT(*), COUNT(E), COUNT(DISTINCT E), SUM(E), AVG(E), MIN(E), MAX(E), MEDIAN(E)"
+
+def every(x: str) -> str:
+    """Every aggregate of a column."""
+    return f"COUNT(*), COUNT({x}), COUNT(DISTINCT {x}), SUM({x}), AVG({x}), MIN({x}), MAX({x}), MEDIAN({x})"
+
+
 GROUPS = [
     Scenario(
         "every aggregate of a join, from no rows on",
-        f"{TABLE_I} SELECT {EVERY} FROM S, T WHERE A = D AND A BETWEEN 1 AND 3 AND E BETWEEN -9 AND 9",
+        f"{TABLE_I} SELECT {every('E')} FROM S, T WHERE A = D AND A BETWEEN 1 AND 3 AND E BETWEEN -9 AND 9",
         [
             [],
             [("S", 1, 0, 0), ("S", 1, 0, 0), ("T", 2, 5)],
@@ -31,7 +36,7 @@ GROUPS = [
     ),
     Scenario(
         "every aggregate of a join, by group",
-        f"{TABLE_I} SELECT A, {EVERY} FROM S, T WHERE A = D AND A BETWEEN 1 AND 3"
+        f"{TABLE_I} SELECT A, {every('E')} FROM S, T WHERE A = D AND A BETWEEN 1 AND 3"
         " AND (E BETWEEN -9 AND 9 OR E IS NULL) GROUP BY A",
         [
             [("S", 1, 0, 0), ("S", 1, 0, 0), ("T", 2, 5)],
@@ -65,6 +70,18 @@ GROUPS = [
         ],
     ),
     Scenario(
+        "every aggregate of the column that is joined",
+        f"{TABLE_I} SELECT {every('A')} FROM S, T WHERE A = D AND A BETWEEN 1 AND 3",
+        [[("S", 1, 0, 0), ("T", 1, 0)], [("S", 3, 0, 0), ("T", 3, 0), ("T", 3, 0)]],
+        [[(1, 1, 1, 1, 1, 1, 1, 1)], [(3, 3, 2, 7, 7 / 3, 1, 3, 3)]],
+    ),
+    Scenario(
+        "every aggregate of what is grouped by",
+        f"{TABLE_I} SELECT A, {every('A')} FROM S, T WHERE A = D AND A BETWEEN 1 AND 3 GROUP BY A",
+        [[("S", 1, 0, 0), ("T", 1, 0)], [("S", 3, 0, 0), ("T", 3, 0), ("T", 3, 0)]],
+        [[(1, 1, 1, 1, 1, 1, 1, 1, 1)], [(1, 1, 1, 1, 1, 1, 1, 1, 1), (3, 2, 2, 1, 6, 3, 3, 3, 3)]],
+    ),
+    Scenario(
         "the same column counted and added up",
         f"{TABLE_I} SELECT COUNT(B), SUM(B), AVG(B), COUNT(*) FROM S WHERE A = 1",
         [[("S", 1, None, 0)], [("S", 1, 7, 0), ("S", 2, 9, 0)], [("S", 1, 8, 0)]],
@@ -86,6 +103,17 @@ GROUPS = [
         f"{TABLE_I} SELECT AVG(A), MEDIAN(A) FROM S, T WHERE A BETWEEN 0 AND 9 AND E = 1",
         [[("S", 2, 0, 0), ("S", 9, 0, 0)], [("T", 0, 1)], [("S", 9, 0, 0), ("T", 1, 1), ("T", 2, 2)]],
         [[(None, None)], [(5.5, 5.5)], [(20 / 3, 9)]],
+    ),
+    Scenario(
+        "AVG and MEDIAN ask only whether the streams beside match",
+        f"{TABLE_I} CREATE STREAMING TABLE U (F INT);"
+        " SELECT AVG(A), MEDIAN(A) FROM S, T, U WHERE A BETWEEN 0 AND 9 AND E < F",
+        [
+            [("S", 2, 0, 0), ("S", 2, 0, 0), ("S", 8, 0, 0), ("T", 0, 1), ("U", 1)],
+            [("T", 0, 0)],
+            [("T", 0, -3), ("U", 2), ("U", 3)],
+        ],
+        [[(None, None)], [(4, 2)], [(4, 2)]],
     ),
     Scenario(
         "groups alone",
@@ -169,6 +197,13 @@ UNIONS = [
         f"{TABLE_I} SELECT COUNT(*) FROM S WHERE A = 1 UNION ALL SELECT COUNT(*) FROM S WHERE A = 2",
         [[], [("S", 1, 0, 0)], [("S", 2, 0, 0)], [("S", 2, 0, 0)]],
         [{(0,): 2}, {(0,): 1, (1,): 1}, {(1,): 2}, {(1,): 1, (2,): 1}],
+    ),
+    Scenario(
+        "UNION ALL of groups that come to the same row",
+        f"{TABLE_I} SELECT COUNT(*) FROM S WHERE A IN (1, 2) GROUP BY A"
+        " UNION ALL SELECT D FROM T WHERE D = 9",
+        [[("S", 1, 0, 0)], [("S", 2, 0, 0), ("T", 9, 0)], [("S", 1, 0, 0)], [("S", 2, 0, 0)]],
+        [{(1,): 1}, {(1,): 2, (9,): 1}, {(1,): 1, (2,): 1, (9,): 1}, {(2,): 2, (9,): 1}],
     ),
     Scenario(
         "UNION of aggregates",
@@ -275,7 +310,8 @@ def test_having_that_may_turn_false_retracts(having: str) -> None:
 
 
 def test_rows_and_retractions_add_up_to_the_answer() -> None:
-    run = Run(f"{TABLE_I} SELECT COUNT(*) FROM S WHERE A = 1 UNION ALL SELECT MAX(B) FROM S WHERE A = 1")
+    sql = f"{TABLE_I} SELECT COUNT(*) FROM S WHERE A = 1 UNION ALL SELECT MAX(B) FROM S WHERE A = 1"
+    run = Run(sql, types=["BIGINT"])
     assert run.program.retracts and run.program.aggregate
 
     def emitted(*lines: Line) -> list[tuple[int | None, bool]]:

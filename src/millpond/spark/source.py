@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from pathlib import Path
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -29,8 +28,7 @@ from millpond.query.model import Condition, Expr, Op, Table, Truth
 from millpond.query.sql.source import one_line
 from millpond.spark.failure import cause_of
 
-REASON = "_reason"
-RECORD = "_record"
+REASON, RECORD = "_reason", "_record"
 
 _CORRUPT, _PARSED, _WHOLE = "_millpond_corrupt", "_millpond_parsed", "_millpond_whole"
 # Formats that make NULLs of what they cannot read, unless they are given a column for the record.
@@ -154,8 +152,7 @@ def _located(path: str, folder: Path) -> str:
     """
     if _SCHEME.match(path) or Path(path).is_absolute():
         return path
-    literal = _GLOB.sub(r"\\\1", folder.absolute().as_posix())
-    return f"{literal}/{path}"
+    return _GLOB.sub(r"\\\1", folder.absolute().as_posix()) + "/" + path
 
 
 def _explained(opening: _Opening, error: Exception) -> MillpondError:
@@ -279,8 +276,8 @@ def _lenient(opening: _Opening) -> _Rows:
 def _read_schema(opening: _Opening) -> StructType:
     """The declared columns; of JSON, TINYINT is read in a wider type, as Spark makes -128 of 128."""
     wider: dict[DataType, DataType] = {T.ByteType(): T.ShortType()} if opening.format == "json" else {}
-    fields = spark_schema(opening.table)
-    return StructType([StructField(f.name, wider.get(f.dataType, f.dataType)) for f in fields])
+    declared = spark_schema(opening.table)
+    return StructType([StructField(f.name, wider.get(f.dataType, f.dataType)) for f in declared])
 
 
 def _fitted(
@@ -440,7 +437,7 @@ def _let(value: Column, body: Callable[[Column], Column]) -> Column:
 
 # --- conditions ----------------------------------------------------------------------------------------
 
-_COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
+_COMPARE: dict[Op, Callable[[Column, Column], Column]] = {
     Op.LT: lt, Op.LE: le, Op.EQ: eq, Op.GE: ge, Op.GT: gt, Op.NE: ne,
 }  # fmt: skip
 
@@ -451,8 +448,7 @@ def _truth(table: Table, condition: Condition) -> Column:
         case Truth(value=value):
             return F.lit(value).cast("boolean")
         case model.Comparison(left=left, operator=operator, right=right):
-            compared: Column = _COMPARE[operator](_value(table, left), _value(table, right))
-            return compared
+            return _COMPARE[operator](_value(table, left), _value(table, right))
         case model.IsNull(operand=operand):
             return _value(table, operand).isNull()
         case model.Not(operand=operand):
