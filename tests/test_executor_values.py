@@ -287,16 +287,16 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Synopsis, "of_batch", staticmethod(multiplied))
 
 
-WIDE = "".join(f"CREATE STREAMING TABLE S{i} (a INT);" for i in range(5))
+WIDE = "".join(f"CREATE STREAMING TABLE S{i} (a INT, b INT);" for i in range(5))
 
 
 @pytest.mark.usefixtures("large")
 def test_a_count_is_exact_up_to_the_end_of_its_type() -> None:
     run = Run(f"{WIDE} SELECT COUNT(*) FROM S0, S1 WHERE S0.a = S1.a AND S0.a = 1", types=["BIGINT"])
-    run.add(("S0", 1), ("S1", 1))
+    run.add(("S0", 1, 0), ("S1", 1, 0))
     assert run.executor.answer() == {(1 << 62,): 1}
     with pytest.raises(MillpondError, match="does not fit"):
-        run.add(("S0", 1))
+        run.add(("S0", 1, 0))
 
 
 @pytest.mark.usefixtures("large")
@@ -307,9 +307,18 @@ def test_a_count_beyond_its_type_is_an_error(item: str, streams: int) -> None:
     names = [f"S{i}" for i in range(streams)]
     joined = " AND ".join(f"S0.a = {name}.a" for name in names[1:])
     run = Run(f"{WIDE} SELECT {item} FROM {', '.join(names)} WHERE {joined} AND S0.a = 1", types=["BIGINT"])
-    run.add(*((name, 1) for name in names[1:]))
+    run.add(*((name, 1, 0) for name in names[1:]))
     with pytest.raises(MillpondError, match="does not fit"):
-        run.add(("S0", 1))
+        run.add(("S0", 1, 0))
+
+
+@pytest.mark.usefixtures("large")
+def test_averages_may_be_of_more_rows_than_a_count_holds() -> None:
+    query = "SELECT AVG(S0.a), MEDIAN(S0.a), SUM(S1.b) FROM S0, S1, S2"
+    joined = "S0.a = S1.a AND S1.a = S2.a AND S0.a IN (1, 4)"
+    run = Run(f"{WIDE} {query} WHERE {joined}", types=["DOUBLE", "DOUBLE", "BIGINT"])
+    run.add(*((f"S{i}", a, b) for i in range(3) for a in (1, 4) for b in (5, -5)))
+    assert run.executor.answer() == {(2.5, 2.5, 0): 1}
 
 
 @pytest.mark.parametrize("rows", [(500, 501), (400, 500), (1, MOST_REPEATED), (1, MOST_REPEATED + 1)])
@@ -373,7 +382,7 @@ def test_rejected_rows_go_through_beside_the_synopsis() -> None:
     run = Run(f"{TABLE_I} SELECT COUNT(*) FROM S WHERE A = 1")
     batch = pa.record_batch(
         {
-            "s0_k0": pa.array([0, None, 0, None], pa.int32()),
+            "s0_k0": pa.array([0, 0, 0, 0], pa.int32()),
             "why": [None, "not a number", None, "CHECK"],
             "what": [None, '{"A": "x"}', None, None],
         }

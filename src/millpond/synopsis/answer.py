@@ -170,7 +170,7 @@ def _matches_sql(select: Select, aggregate: Aggregate | None, join: Join, versio
     names = [f"g{i}" for i in range(len(keys))]
     argument = aggregate.argument if aggregate is not None else None
     sums = aggregate is not None and aggregate.function in ("SUM", "AVG")
-    carrier = _carrier(join, argument, sums)
+    carrier = _carrier(join, aggregate, sums)
     if carrier is not None:
         place, number = carrier
         table, others = f"x{place}", join.weight(without=place)
@@ -210,13 +210,18 @@ def _summed(names: Sequence[str], inner: str) -> str:
     return f"SELECT {columns}, NULL AS v, sum(w) AS w, sum(t) AS t FROM ({inner}) GROUP BY {columns}"
 
 
-def _carrier(join: Join, argument: Expr | None, sums: bool) -> tuple[int, int] | None:
-    """The occurrence whose slot counts the argument, or adds it up, and the number of the measure."""
-    if argument is None:
+def _carrier(join: Join, aggregate: Aggregate | None, sums: bool) -> tuple[int, int] | None:
+    """The occurrence whose slot counts the argument, or adds it up, and the number of the measure.
+
+    None where the values themselves are asked for, though another aggregate may have a measure of them.
+    """
+    if aggregate is None or aggregate.argument is None:
+        return None
+    if not sums and (aggregate.function != "COUNT" or aggregate.distinct):
         return None
     for i, ((_, slot), counted) in enumerate(zip(join.slots, join.counted, strict=True)):
         for number, measure in enumerate(slot.plan.measures):
-            if counted and measure.expression == argument and (measure.summed or not sums):
+            if counted and measure.expression == aggregate.argument and (measure.summed or not sums):
                 return i, number
     return None
 
