@@ -13,19 +13,22 @@ import pytest
 from tests.support.executor_campaign import KINDS, examine
 from tests.support.scenario import TABLE_I, Run, Scenario, assert_answers
 
-SEEDS, SHARE = 60, 10
+# How many seeds of a kind are looked at, and how many in one test.
+SEEDS = {"plain": 60, "rich": 60, "keyed": 40, "aggregates": 40}
+SHARE = 10
 
 
 # --- random queries ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, SHARE))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "first"), [(kind, first) for kind in KINDS for first in range(0, SEEDS[kind], SHARE)]
+)
 def test_random_queries_agree_with_duckdb(kind: str, first: int) -> None:
     """``python -m tests.support.executor_campaign`` looks at as many more as one likes."""
     outcomes = [examine(seed, kind) for seed in range(first, first + SHARE)]
     assert [outcome.problem for outcome in outcomes if outcome.problem] == []
-    assert any(outcome.results for outcome in outcomes)
+    assert any(outcome.bounded for outcome in outcomes)
 
 
 # --- paper 1, Table I ----------------------------------------------------------------------------------

@@ -35,10 +35,38 @@ from tests.support.local import Local
 from tests.support.oracle import answers, normalise
 
 ROWS = 30
+_CALLS = (
+    "COUNT(*)",
+    "COUNT({})",
+    "COUNT(DISTINCT {})",
+    "SUM({})",
+    "AVG({})",
+    "MIN({})",
+    "MAX({})",
+    "MEDIAN({})",
+)
+
+
+def random_aggregates_case(rng: random.Random) -> RichCase:
+    """Several aggregates of a column or two of a join, which may share what is kept."""
+    streams = {name: tuple((c, "INT") for c in columns) for name, columns in (("S", "AB"), ("T", "DE"))}
+    column, other = rng.sample(["S.A", "S.B", "T.D", "T.E"], 2)
+    conditions = ["S.A = T.D", "S.A BETWEEN 0 AND 3", f"{column} BETWEEN -1 AND 4"]
+    conditions += [f"{other} IN (0, 1, 3)"] if rng.random() < 0.5 else []
+    calls = [call.format(column) for call in rng.sample(_CALLS, rng.randint(2, 6))]
+    calls += [rng.choice(["SUM({})", "COUNT({})", "AVG({})"]).format(other)] if rng.random() < 0.5 else []
+    group = rng.choice([[], [], ["S.A"], ["T.D"]])
+    text = f"SELECT {', '.join([*group, *calls])} FROM S, T WHERE {' AND '.join(conditions)}"
+    text += f" GROUP BY {group[0]}" if group else ""
+    ddl = [f"CREATE STREAMING TABLE {n} ({', '.join(' '.join(c) for c in cs)});" for n, cs in streams.items()]
+    return RichCase("\n".join([*ddl, f"{text};"]), streams)
+
+
 KINDS: dict[str, Callable[[random.Random], Case | RichCase]] = {
     "plain": random_case,
     "rich": random_rich_case,
     "keyed": random_keyed_case,
+    "aggregates": random_aggregates_case,
 }
 
 
