@@ -30,7 +30,7 @@ FILES = 40
 COLUMNS = {
     "S": [("A", 0, 10 * KEYS), ("B", 0, 1_000_000)],
     "T": [("D", 0, 10 * KEYS), ("E", 0, 1_000_000)],
-    "R": [("D", 0, 100_000 * KEYS), ("E", 0, 1_000_000)],
+    "R": [("D", 0, 1_000_000 * KEYS), ("E", 0, 1_000_000)],
 }
 # What is joined: what is selected, the other stream, and the share of S that the filter keeps.
 JOINS = (("A", "R", 0.1), ("COUNT(*)", "T", 0.1), ("COUNT(*)", "T", 0.5), ("COUNT(*)", "T", 1.0))

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from millpond import check
+from millpond.analysis.verdict import Verdict
+from millpond.synopsis.compile import Cutting
+from tests.support.local import Local
 from tests.support.scenario import TABLE_I, Line, Run, Scenario, assert_answers
 
 Q7 = "A FROM S, T WHERE B < D AND D > 10 AND B < 20 AND A = 10"
@@ -322,3 +326,38 @@ def test_rows_and_retractions_add_up_to_the_answer() -> None:
     assert emitted(("S", 1, 7, 0)) == [(0, True), (1, False), (7, False), (None, True)]
     assert emitted(("S", 1, 3, 0)) == [(1, True), (2, False)]
     assert emitted() == []
+
+
+# --- synopses in chunks ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sql", "batches", "answer"),
+    [
+        (
+            "SELECT S.A, S.B, AVG(T.E) FROM S, T WHERE S.A = T.D AND S.A BETWEEN 3 AND 13"
+            " AND S.B BETWEEN -99 AND 99 AND S.B < T.E GROUP BY S.A, S.B",
+            [[("S", {"A": 7, "B": -1, "C": 0})], [("T", {"D": 7, "E": 1}), ("T", {"D": 7, "E": 2})]],
+            {(7, -1, 1.5): 1},
+        ),
+        (
+            "SELECT DISTINCT S.A, T.E FROM S, T WHERE S.A BETWEEN 0 AND 99 AND T.E BETWEEN 0 AND 9"
+            " AND ((S.A = T.D AND S.A > 10) OR (S.A = T.E AND S.A > 5))",
+            [
+                [("S", {"A": 20, "B": 0, "C": 0}), ("S", {"A": 8, "B": 0, "C": 0})],
+                [("T", {"D": 20, "E": 8}), ("T", {"D": 8, "E": 8})],
+            ],
+            {(20, 8): 1, (8, 8): 1},
+        ),
+    ],
+    ids=["streams that are only looked for", "parts with ranges of their own"],
+)
+def test_all_tables_of_an_answer_are_cut_by_the_same_column(
+    sql: str, batches: list[list[tuple[str, dict[str, int]]]], answer: dict[tuple[float, ...], int]
+) -> None:
+    verdict = check(f"{TABLE_I} {sql}")
+    assert isinstance(verdict, Verdict) and verdict.plan is not None
+    local = Local(verdict.plan, Cutting(large=0, chunk=2))
+    for batch in batches:
+        local.add(batch)
+    assert local.answer() == answer

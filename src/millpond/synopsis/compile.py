@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from fractions import Fraction
 
 import pyarrow as pa
 
@@ -168,59 +167,93 @@ class _Builder:
             chunked=chunked,
         )
 
-    def _cuts(self, term: Term, selects: Sequence[SelectPlan]) -> list[dict[str, Ref]]:
-        """For each need the column of each occurrence by which the synopsis is cut; empty if it is not.
+    def _cuts(self, term: Term, selects: Sequence[SelectPlan]) -> list[dict[str, Cut]]:
+        """For each need how the synopsis of each occurrence is cut; empty if it is not.
 
-        Each row or group of a set must come from a single chunk.
+        Each row or group of a set must come from a single chunk: all needs are cut by the same column of it.
         """
         select = selects[0]
+        if len(selects) > 1 or not select.needs:
+            return []
         wanted: list[Ref] | None = None
         if is_aggregate(select.select):
             wanted = list(select.select.group_by or ())
         elif term.distinct:
             wanted = [i.expression for i in select.select.items if isinstance(i.expression, Ref)]
-        found = [_cut(need, wanted, self.cutting) for need in select.needs] if len(selects) == 1 else []
-        columns = [f for f in found if f is not None]
-        return columns if len(columns) == len(found) else []
+        if any(sum(s.entries for s in need.streams) <= self.cutting.large for need in select.needs):
+            return []
+        if wanted is None:
+            each = [max(_ways(need, _first_columns(need)), key=_width, default=None) for need in select.needs]
+            ways = [[way for way in each if way is not None]]
+        else:
+            ways = [[way for need in select.needs for way in _ways(need, [w])] for w in wanted]
+        complete = [w for w in ways if len(w) == len(select.needs)]
+        best = max(complete, key=lambda w: min(map(_width, w)), default=None)
+        if best is None or min(map(_width, best)) < 2 * self.cutting.chunk:
+            return []
+        start = min(way.low for way in best) if wanted is not None else None
+        return [way.cuts(self.cutting.chunk, start) for way in best]
 
-    def slot(self, part: Part, plan: StreamPlan, carried: Sequence[Ref], cut: Ref | None) -> Slot:
+    def slot(self, part: Part, plan: StreamPlan, carried: Sequence[Ref], cut: Cut | None) -> Slot:
         """A new slot."""
-        cut_by = Cut(cut, self.cutting.chunk) if cut is not None else None
-        made = Slot(f"s{len(self.slots)}", plan.stream, part, plan, tuple(carried), cut_by)
+        made = Slot(f"s{len(self.slots)}", plan.stream, part, plan, tuple(carried), cut)
         self.slots.append(made)
         return made
 
 
-def _cut(plan: NeedPlan, wanted: list[Ref] | None, cutting: Cutting) -> dict[str, Ref] | None:
-    """A column of every occurrence, all equal up to constants, with many values; among the ``wanted``."""
+@dataclass(frozen=True)
+class _Way:
+    """A way to cut a need: a column of every occurrence, each at its distance from a common one."""
+
+    low: int
+    high: int
+    columns: tuple[tuple[str, Ref, int], ...]
+
+    def cuts(self, size: int, start: int | None) -> dict[str, Cut]:
+        """The cuts, counted from ``start``, or from the lowest value."""
+        low = self.low if start is None else start
+        return {alias: Cut(column, size, low + distance) for alias, column, distance in self.columns}
+
+
+def _width(way: _Way) -> int:
+    return way.high - way.low
+
+
+def _first_columns(plan: NeedPlan) -> list[Ref]:
+    """The columns of the first occurrence."""
+    first = plan.streams[0].alias if plan.streams else None
+    return [n.ref for n in plan.need.part.closure.nodes if n.ref.occurrence == first]
+
+
+def _ways(plan: NeedPlan, columns: Iterable[Ref]) -> Iterator[_Way]:
+    """Ways to cut by one of the columns, all occurrences having one that equals it up to a constant."""
     part, closure = plan.need.part, plan.need.part.closure
-    if sum(s.entries for s in plan.streams) <= cutting.large or not plan.streams:
-        return None
-    whole = [
+    whole = {
         n.ref
         for n in closure.nodes
         if n.type.step == 1 and n.ref in part.solid and n.ref not in dict(part.derived)
-    ]
-    aliases = [s.alias for s in plan.streams]
-    best: tuple[Fraction, dict[str, Ref]] | None = None
-    for ref in whole:
+    }
+    for column in columns:
+        ref = part.standing_for(column)
+        if not isinstance(ref, Ref) or ref not in whole:
+            continue
         r = closure.range(ref)
-        if ref.occurrence != aliases[0] or r.low is None or r.high is None:
+        same = {other.occurrence: other for other in whole if closure.fixed_difference(other, ref)}
+        aliases = [s.alias for s in plan.streams]
+        if r.low is None or r.high is None or not aliases or not set(aliases) <= same.keys():
             continue
-        same = [other for other in whole if other == ref or closure.fixed_difference(other, ref)]
-        if wanted is not None and not any(part.standing_for(w) in same for w in wanted):
-            continue
-        chosen = {other.occurrence: other for other in same}
-        width = r.high - r.low
-        if set(aliases) <= chosen.keys() and width >= 2 * cutting.chunk and (best is None or width > best[0]):
-            best = width, {alias: chosen[alias] for alias in aliases}
-    return best[1] if best else None
+        distances = {a: closure.bound(same[a], ref) for a in aliases}
+        yield _Way(
+            int(r.low),
+            int(r.high),
+            tuple((a, same[a], int(d[0])) for a, d in distances.items() if d is not None),
+        )
 
 
 class _SelectJoins:
     """The slots of a select and the joins over them."""
 
-    def __init__(self, builder: _Builder, plan: SelectPlan, cuts: Sequence[dict[str, Ref]]) -> None:
+    def __init__(self, builder: _Builder, plan: SelectPlan, cuts: Sequence[dict[str, Cut]]) -> None:
         self.builder = builder
         self.select: Select = plan.select
         self.needs = [_with_presence(need) for need in plan.needs]
@@ -356,7 +389,13 @@ def _slot_program(engine: Engine, slot: Slot, table: Table) -> SlotProgram:
     reduce = reduce_sql(slot, "batch")
     schema = pa.schema([_settled(field) for field in engine.query(reduce, {"batch": nothing}).schema])
     return SlotProgram(
-        slot.name, slot.stream, slot.chunk, reduce, merge_sql(slot, "rows"), schema.serialize().to_pybytes()
+        slot.name,
+        slot.stream,
+        slot.chunk,
+        slot.place(),
+        reduce,
+        merge_sql(slot, "rows"),
+        schema.serialize().to_pybytes(),
     )
 
 

@@ -50,6 +50,11 @@ class Digit:
         return not self.code.below and not self.code.above and self.code.grid is None
 
     @property
+    def counts_up(self) -> bool:
+        """The digit counts the values from the lowest on."""
+        return self.exact and self.type.step == 1 and self._listed is None
+
+    @property
     def _listed(self) -> tuple[Fraction, ...] | None:
         """The values one by one, where they are few and far between or have no neighbours."""
         code = self.code
@@ -259,11 +264,16 @@ class Word:
             packed = f"({packed} * {digit.radix} + {text})"
         return packed
 
-    def digit(self, position: int, word: str) -> str:
-        """A digit out of the word (in DuckDB)."""
+    def below(self, position: int) -> int:
+        """What one of a digit counts in the word."""
         below = 1
         for digit in self.digits[position + 1 :]:
             below *= digit.radix
+        return below
+
+    def digit(self, position: int, word: str) -> str:
+        """A digit out of the word (in DuckDB)."""
+        below = self.below(position)
         text = f"({word} // {below})" if below > 1 else word
         return f"({text} % {self.digits[position].radix})" if position else text
 

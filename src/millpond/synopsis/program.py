@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from millpond.synopsis.tables import Engine, SlotProgram, Synopsis
@@ -85,10 +86,26 @@ class Program:
         types: Sequence[str] | None = None,
     ) -> pa.Table:
         """What a batch adds to a term's answer; ``states`` are the synopses before, of, and after it."""
+        slots = [slot for slot in self.slots if slot.name in term.slots]
         tables = {
             f"{slot.name}_{version}": synopsis.table(slot)
-            for slot in self.slots
-            if slot.name in term.slots
+            for slot in slots
             for version, synopsis in zip(("old", "new", "now"), states, strict=True)
         }
+        if term.chunked and term.added is None:
+            tables |= _touched(slots, tables)
         return engine.query(term.changes_sql(types, first), tables)
+
+
+def _touched(slots: Sequence[SlotProgram], tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """The tables before and after a batch, only the rows that can match one of it."""
+    places = {slot.name: slot.place for slot in slots if slot.place is not None}
+    if len(places) < len(slots):
+        return {}
+    new = np.concatenate([places[slot.name].of(tables[f"{slot.name}_new"]) for slot in slots])
+    return {
+        name: table.filter(pa.array(np.isin(places[slot.name].of(table), new)))
+        for slot in slots
+        for name in (f"{slot.name}_old", f"{slot.name}_now")
+        if (table := tables[name]).num_rows
+    }

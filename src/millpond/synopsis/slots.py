@@ -21,14 +21,16 @@ from millpond.synopsis.classes import Code
 from millpond.synopsis.encode import Digit, Word, admitted, packed, within
 from millpond.synopsis.plan import StreamPlan
 from millpond.synopsis.sqltext import Dialect, Names, all_of, condition_sql, expression_sql, number_text
+from millpond.synopsis.tables import Place
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A large synopsis is cut by the values of a column, so many to a chunk."""
+    """A large synopsis is cut by the values of a column, so many to a chunk, counted from ``low``."""
 
     column: Ref
     size: int
+    low: int
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,22 @@ class Slot:
     def _chunk_sql(self, dialect: Dialect) -> str:
         assert self.cut is not None
         column = self.cut.column
-        low = self.part.closure.range(column).low
+        low = self.cut.low
         x = self._spelled(column, dialect)
         units = dialect.days(x) if self.type_of(column).family is Family.DATE else f"CAST({x} AS BIGINT)"
         division = "div" if dialect is Dialect.SPARK else "//"
         return f"CAST(({units} - ({low})) {division} {self.cut.size} AS INT)"
+
+    def place(self) -> Place | None:
+        """Where in the cut a kept row lies, from its key."""
+        if self.cut is None:
+            return None
+        for name, word in zip(self.key, self.words, strict=True):
+            for position, digit in enumerate(word.digits):
+                if digit.code.column == self.cut.column and digit.counts_up:
+                    start = int(digit.code.low) - self.cut.low
+                    return Place(name, word.below(position), digit.radix, start)
+        return None
 
     def _spelled(self, ref: Ref, dialect: Dialect) -> str:
         return expression_sql(self.derived.get(ref, ref), _column(dialect), dialect)

@@ -14,6 +14,7 @@ from functools import cached_property
 import duckdb
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from millpond.errors import MillpondError
 
@@ -29,12 +30,31 @@ class StateError(MillpondError):
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a row lies in the column by which a synopsis is cut, counted from 0, out of its key."""
+
+    column: str
+    below: int
+    radix: int
+    start: int
+
+    def of(self, table: pa.Table) -> NDArray[np.int64]:
+        key = table.column(self.column).to_numpy().astype(np.int64, copy=False)
+        return np.asarray(key // self.below % self.radix + self.start)
+
+
+@dataclass(frozen=True)
 class SlotProgram:
-    """What is done with one table of the synopsis: SQL over ``batch`` and over ``rows``."""
+    """What is done with one table of the synopsis: SQL over ``batch`` and over ``rows``.
+
+    Where it is cut, ``chunk`` is the column with the number of a row's chunk, and ``place`` tells where
+    in the cut it lies, if its key does.
+    """
 
     name: str
     stream: str
     chunk: str | None
+    place: Place | None
     reduce: str
     merge: str
     schema_bytes: bytes
