@@ -23,7 +23,7 @@ from millpond.synopsis.tables import Engine
 
 _ARROW = {"BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(),
           "BIGINT": pa.int64(), "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "STRING": pa.string(),
-          "DATE": pa.date32()}  # fmt: skip
+          "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us")}  # fmt: skip
 
 
 def arrow_type(type_: SqlType) -> pa.DataType:

@@ -41,13 +41,11 @@ class Clue:
 
 @dataclass(frozen=True)
 class Placed:
-    """A row before its values are known: an occurrence in an assignment."""
+    """A row before its values are known: an occurrence in an assignment, at a moment if that matters."""
 
     occurrence: str
     assignment: Assignment
-
-    def __hash__(self) -> int:
-        return hash((self.occurrence, tuple(sorted((str(k), v) for k, v in self.assignment.items()))))
+    moment: Fraction | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +71,13 @@ def candidates(clue: Clue, n: int) -> Iterator[Sketch]:
 
 
 def _layouts(clue: Clue, n: int) -> Iterator[Sketch]:
+    for tracks in (clue.violation.tracks, *clue.violation.alternatives):
+        moved = replace(clue, violation=replace(clue.violation, tracks=tracks, alternatives=()))
+        yield from _layouts_along(moved, n)
+
+
+def _layouts_along(clue: Clue, n: int) -> Iterator[Sketch]:
+    """Layouts for the tracks of the violation."""
     aliases = clue.aliases
     holders = [clue.violation.keeper, *(ref.occurrence for ref in clue.violation.columns)]
     keepers = dict.fromkeys(alias for alias in holders if alias in aliases)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from millpond.analysis.candidates import Clue, Placed, Sketch, candidates
+from millpond.analysis.moments import in_time
 from millpond.analysis.selfjoin import has_self_join
+from millpond.analysis.timing import is_timed
 from millpond.analysis.witness import EXHAUSTIVE, StreamRow, Witness, confirms
 from millpond.errors import WitnessSizeError
 from millpond.query.domains import Domain, Family
@@ -48,7 +50,10 @@ def find_witness(query: Query, clue: Clue, n: int) -> Witness | None:
     compare = "answer" if any(is_aggregate(s) for s in query.selects) else "emitted"
     fills = _fills(clue)
     misfit: WitnessSizeError | None = None
-    tried = ((sketch, fill) for sketch in candidates(clue, n) for fill in fills)
+    sketches: Iterable[Sketch] = candidates(clue, n)
+    if is_timed(clue.ordering.part):
+        sketches = (timed for sketch in sketches for timed in in_time(clue, sketch))
+    tried = ((sketch, fill) for sketch in sketches for fill in fills)
     for sketch, fill in islice(tried, MAX_CANDIDATES):
         try:
             witness = _realise(clue, sketch, compare, fill)
@@ -96,7 +101,7 @@ def _realise(clue: Clue, sketch: Sketch, compare: str, fill: Fill) -> Witness | 
     made: dict[int, StreamRow] = {}
 
     def row(p: Placed) -> StreamRow:
-        if id(p) not in made or tables[p.occurrence].time:
+        if id(p) not in made or (tables[p.occurrence].time and p.moment is None):
             instant = next(clock)
             made[id(p)] = _row(
                 clue, tables[p.occurrence], p, texts, instant, _Filler(fill, Fraction(reach + instant))
@@ -144,8 +149,8 @@ def _row(
     for column in table.columns:
         ref = Ref(placed.occurrence, column.name)
         type_ = column.type
-        if type_.family is Family.TIME:
-            values[column.name] = _FIRST_INSTANT + timedelta(seconds=instant)
+        if column.name == table.time:
+            values[column.name] = _moment(placed, instant)
         elif ref in clue.ordering.part.nulls:
             values[column.name] = None
         elif type_.family is Family.STRING:
@@ -162,6 +167,12 @@ def _row(
                 )
             values[column.name] = points.value(point, type_)
     return StreamRow(table.name, values)
+
+
+def _moment(placed: Placed, instant: int) -> datetime:
+    if placed.moment is None:
+        return _FIRST_INSTANT + timedelta(seconds=instant)
+    return datetime(1970, 1, 1) + timedelta(microseconds=int(placed.moment))
 
 
 def _obeys_checks(table: Table, row: Row) -> bool:

@@ -15,17 +15,20 @@ from millpond.analysis.explain import essential, undetermined_reason, violation_
 from millpond.analysis.needs import Failure, Need, SelectNeeds, needs_of
 from millpond.analysis.ordering import Ordering
 from millpond.analysis.selfjoin import has_self_join
+from millpond.analysis.timing import clocks_of, is_timed
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED, Reason, State, Verdict
 from millpond.errors import WitnessSizeError
 from millpond.query.domains import Domain
 from millpond.query.evaluate import is_aggregate, item_refs, refs
-from millpond.query.model import TRUE, Query, Select
+from millpond.query.model import TRUE, Query, Ref, Select
 from millpond.query.normalize import TooManyParts
 from millpond.query.parse import parse
 from millpond.query.parts import Part, parts_of, refined
 from millpond.synopsis.classes import NoPlan
 from millpond.synopsis.derive import plan_of
 from millpond.synopsis.size import state_of
+from millpond.timed.needs import TimedPlan
+from millpond.timed.size import timed_state
 
 # Optional rows of the certificate that is confirmed before a query is called unbounded.  A self-joined row
 # plays several parts at once, HAVING compares with thresholds, and the parts of a union may hide each
@@ -61,6 +64,9 @@ def decide(query: Query) -> Verdict:
         return _undetermined(query, (undetermined_reason("too-many-alternatives"),))
     if not failures:
         try:
+            if any(is_timed(part) for each in needs for part, wanted in each.parts if wanted):
+                timed = TimedPlan(query, tuple(needs))
+                return Verdict(BOUNDED, (), timed_state(timed), query, timed=timed)
             plan = plan_of(query, needs)
         except NoPlan as gap:
             return _undetermined(query, (undetermined_reason("no-synopsis", str(gap)),))
@@ -136,13 +142,26 @@ def _undetermined(query: Query, reasons: Sequence[Reason]) -> Verdict:
 
 
 def _not_analysed(query: Query) -> Reason | None:
-    """Static relations and comparisons of application time are outside this analysis."""
+    """What is outside this analysis: queries without streams, and timestamps in results or as values."""
     for select in query.selects:
-        if any(not o.table.streaming for o in select.occurrences):
-            return undetermined_reason("static-relation")
-        mentioned = refs(select.where) | item_refs(select.items) | set(select.group_by or ())
-        one_filter = len(select.occurrences) == 1 and not is_aggregate(select)
-        timed = any(select.type_of(ref).domain is Domain.TIME for ref in mentioned)
-        if timed and not (one_filter and not any(t.distinct for t in query.terms)):
-            return undetermined_reason("application-time")
+        if not any(o.table.streaming for o in select.occurrences):
+            return undetermined_reason("no-stream")
+        plain = len(select.occurrences) == 1 and not is_aggregate(select)
+        if plain and not any(t.distinct for t in query.terms):
+            continue
+        shown = item_refs(select.items) | set(select.group_by or ())
+        clocks = set(clocks_of(select).values())
+        if any(_is_time(select, ref) and _in_stream(select, ref) for ref in shown):
+            return undetermined_reason("time-in-result")
+        values = {r for r in refs(select.where) if _is_time(select, r) and _in_stream(select, r)} - clocks
+        if values:
+            return undetermined_reason("second-timestamp")
     return None
+
+
+def _is_time(select: Select, ref: Ref) -> bool:
+    return select.type_of(ref).domain is Domain.TIME
+
+
+def _in_stream(select: Select, ref: Ref) -> bool:
+    return select.occurrence(ref.occurrence).table.streaming

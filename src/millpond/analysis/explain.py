@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from millpond.analysis.timing import TimeOrder
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Kept, KeptColumn, Reason, Verdict
 from millpond.query.model import Aggregate, Arithmetic, Comparison, Expr, Literal, Negation, Op, Ref, Select
 from millpond.query.parts import Part
@@ -28,8 +29,12 @@ _UNDETERMINED = {
         "the columns of a stream joined with itself can be ordered in too many ways to look at one by "
         "one; what speaks for growth"
     ),
-    "static-relation": "it reads a static relation, which this analysis does not cover",
-    "application-time": "it uses application time, which this analysis does not cover",
+    "no-stream": "it reads no stream",
+    "time-in-result": "the result holds a timestamp, which this analysis does not cover",
+    "second-timestamp": (
+        "it compares a TIMESTAMP column that is not the stream's application time, "
+        "which this analysis does not cover"
+    ),
 }
 _KEEPS = {
     "count": "number of rows",
@@ -93,6 +98,13 @@ def _message(select: Select, failure: Failure, columns: tuple[str, ...]) -> str:
                 f"{columns[0]} and {columns[1]} can take any number of values, and every match counts: "
                 f"how many rows of {keeper} {coming} matches depends on every value seen so far"
             )
+        case "conflicting-times":
+            early, late = (_stream(select, a) for a in _holders(failure))
+            return (
+                f"a coming row asks for both a row of {early} and a later one of {late}, and the one that "
+                f"serves it best may have come before the other: no pair is the best for all, so none may be "
+                f"forgotten"
+            )
         case "counted-disequality-join":
             return (
                 f"{columns[0]} and {columns[1]} can take any number of values, and every match counts: "
@@ -114,6 +126,16 @@ def _message(select: Select, failure: Failure, columns: tuple[str, ...]) -> str:
         f"which rows of {keeper} {coming} matches depends on {_listed(own)} at once: "
         f"no row of {keeper} is the best for all, so none may be forgotten"
     )
+
+
+def _holders(failure: Failure) -> tuple[str, str]:
+    """The occurrences whose rows must be kept: an earlier one, and the one that comes after it."""
+    violation = failure.violation
+    order = TimeOrder(failure.part)
+    down = order.down(order.groups[order.number[violation.keeper]])
+    first = [ref.occurrence for ref in violation.joins[0]]
+    early = next(a for a in first if a != violation.keeper and order.groups[order.number[a]] in down)
+    return early, violation.keeper
 
 
 def _stream(select: Select, alias: str) -> str:
@@ -227,6 +249,8 @@ def _reason_lines(reasons: Sequence[Reason]) -> list[str]:
 
 def _bounded_headline(verdict: Verdict) -> str:
     state = verdict.state
+    if state.entries is None:
+        return "bounded: finite in every run, by a number that only the data tell"
     if not state.entries:
         return "bounded: nothing has to be kept"
     size = f"{_plural(state.entries, 'entry', 'entries')}, {_plural(state.bytes or 0, 'byte', 'bytes')}"
@@ -234,18 +258,22 @@ def _bounded_headline(verdict: Verdict) -> str:
 
 
 def _kept_lines(verdict: Verdict) -> list[str]:
-    if not verdict.state.entries:
+    if verdict.state.entries == 0:
         if _never_true(verdict):
             return ["  The condition can never be true, so there is never a result."]
         return ["  Each row is answered by itself and forgotten."]
     aliases: dict[str | None, set[str | None]] = {}
     for kept in verdict.state.streams:
         aliases.setdefault(kept.stream, set()).add(kept.alias)
-    sizes: dict[tuple[str, str], int] = {}
+    sizes: dict[tuple[str, str], int | None] = {}
     for kept in verdict.state.streams:
         line = (_kept_name(kept, aliases), _kept_text(kept))
-        sizes[line] = sizes.get(line, 0) + kept.entries
-    rows = [(name, _plural(n, "entry", "entries"), text) for (name, text), n in sizes.items()]
+        known = sizes.get(line, 0)
+        sizes[line] = None if kept.entries is None or known is None else known + kept.entries
+    rows = [
+        (name, "finite" if n is None else _plural(n, "entry", "entries"), text)
+        for (name, text), n in sizes.items()
+    ]
     shown = rows[:_MAX_LINES]
     name_width = max(len(name) for name, _, _ in shown)
     size_width = max(len(size) for _, size, _ in shown)

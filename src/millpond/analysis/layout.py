@@ -60,10 +60,11 @@ class Layout:
             start=Fraction(0),
         )
         self._stride = _ceil(2 * reach + 2 * (len(self._closure.nodes) + 2) * self._step, self._step)
+        self._anchored = _anchored(ordering)
 
     def assignment(self, i: int, given: Mapping[Ref, Fraction] | None = None) -> Assignment | None:
         """The full assignment of round ``i``, with further columns as ``given``; None if there is none."""
-        fixed: Assignment = {}
+        fixed: Assignment = dict(self._anchored)
         for track in self._violation.tracks:
             start, gap = self._place(track, i)
             for ref, offset in self._inside(track, gap).items():
@@ -119,7 +120,7 @@ class Layout:
         for node in self._closure.nodes:
             if node.type.family is family:
                 r = self._closure.range(node.ref)
-                ends += [x for x in (r.low, r.high) if x is not None]
+                ends += [x for x in (r.low, r.high, self._anchored.get(node.ref)) if x is not None]
         return _floor(min(ends), self._step), _ceil(max(ends), self._step)
 
     def _inside(self, track: Track, gap: Fraction) -> Assignment:
@@ -160,6 +161,13 @@ class Layout:
             ):
                 return True
         return False
+
+
+def _anchored(ordering: Ordering) -> Assignment:
+    """Values for the columns of relations and of streams that end, the same in every round."""
+    closure = ordering.closure
+    solution = closure.solve({}, ordering.part.apart) if closure.anchors else None
+    return {ref: value for ref, value in (solution or {}).items() if ref in closure.anchors}
 
 
 def _floor(x: Fraction, step: Fraction) -> Fraction:

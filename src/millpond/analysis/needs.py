@@ -12,9 +12,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from millpond.analysis.intime import counted_in_time, looked_for_in_time
 from millpond.analysis.ordering import Ordering
+from millpond.analysis.orders import TooManyOrders
 from millpond.analysis.selfjoin import bounded_pieces, has_self_join, without_covered
 from millpond.analysis.spj import Violation, duplicate_eliminating, duplicate_preserving, unbounded_projection
+from millpond.analysis.timing import is_timed
 from millpond.query.closure import Difference, Node
 from millpond.query.domains import BIGINT
 from millpond.query.evaluate import aggregates_of, is_aggregate, refs
@@ -126,7 +129,11 @@ def counted(
 ) -> Findings:
     """Theorem 5.6; self-joins change nothing."""
     names = tuple(scope or part.aliases)
-    found = duplicate_preserving(Ordering(part, names, guests), projected, code)
+    ordering = Ordering(part, names, guests)
+    if is_timed(part):
+        found = counted_in_time(ordering, projected, code, answered_at_once=code == PROJECTED)
+    else:
+        found = duplicate_preserving(ordering, projected, code)
     if found:
         return [], [Failure(part, v) for v in found]
     return [Need(part, names, True, tuple(projected), tuple(guests))], []
@@ -141,6 +148,8 @@ def looked_for(
 ) -> Findings:
     """Theorem 5.10, with covered occurrences of self-joins removed."""
     names = tuple(scope or part.aliases)
+    if is_timed(part):
+        return _looked_for_in_time(part, projected, code)
 
     def violations(piece: Part, kept: Sequence[Ref]) -> list[Violation]:
         return duplicate_eliminating(Ordering(piece, names, guests), kept, code)
@@ -157,6 +166,18 @@ def looked_for(
     if pieces.failing:
         return [], [Failure(p, v, complete=pieces.complete) for p, v in pieces.failing]
     return [Need(p, _remaining(names, p), False, r) for p, r in pieces.bounded], []
+
+
+def _looked_for_in_time(part: Part, projected: Sequence[Ref], code: str) -> Findings:
+    try:
+        found = looked_for_in_time(Ordering(part), projected, code)
+    except TooManyOrders:
+        keeper = part.aliases[0]
+        unknown = Violation("conflicting-references", keeper, (), (), ())
+        return [], [Failure(part, unknown, complete=False)]
+    if found:
+        return [], [Failure(part, v) for v in found]
+    return [Need(part, part.aliases, False, tuple(projected))], []
 
 
 def _remaining(names: Iterable[str], part: Part) -> tuple[str, ...]:
@@ -246,6 +267,8 @@ def _ratio_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Fin
     ordering = Ordering(part)
     if _constant_in_group(part, aggregate.argument, groups):
         return looked_for(part, tuple(dict.fromkeys((*groups, *_argument_refs(aggregate)))), GROUPED)
+    if is_timed(part):
+        return _count_needs(part, aggregate, groups)
     home = {ref.occurrence for ref in _argument_refs(aggregate)}
     needs: list[Need] = []
     failures: list[Failure] = []

@@ -12,7 +12,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from millpond.analysis.timing import TimeOrder
 from millpond.query.closure import Closure
+from millpond.query.domains import Domain
 from millpond.query.model import Ref
 from millpond.query.parts import Part
 
@@ -23,6 +25,7 @@ class Ordering:
     """The cross-stream joins of a part and the regions they can be active in.
 
     Arrays are indexed by the closure's nodes; regions count upward, 0 being below every constant.
+    Streams with equal timestamps are one stream; ``owner`` is its number.
     """
 
     def __init__(
@@ -31,9 +34,11 @@ class Ordering:
         """``scope`` restricts the view to some of the occurrences and, of the others, to ``guests``."""
         self.part = part
         self.closure: Closure = part.closure
-        aliases = {alias: i for i, alias in enumerate(part.aliases)}
-        self.owner = np.array([aliases[n.ref.occurrence] for n in self.closure.nodes], dtype=np.intp)
-        self.across: Bools = self.owner[:, None] != self.owner[None, :]
+        self.time = TimeOrder(part)
+        groups = self.time.number
+        self.owner = np.array([groups[n.ref.occurrence] for n in self.closure.nodes], dtype=np.intp)
+        values = np.array([n.type.domain is not Domain.TIME for n in self.closure.nodes], dtype=bool)
+        self.across: Bools = (self.owner[:, None] != self.owner[None, :]) & values[:, None] & values[None, :]
         if scope is not None:
             inside = np.array([n.ref.occurrence in scope for n in self.closure.nodes], dtype=bool)
             seen = inside | np.array([n.ref in guests for n in self.closure.nodes], dtype=bool)
@@ -80,5 +85,5 @@ class Ordering:
 
     @cached_property
     def members(self) -> Bools:
-        """members[s, i]: column i belongs to occurrence s."""
-        return np.asarray(np.arange(len(self.part.aliases))[:, None] == self.owner[None, :])
+        """members[s, i]: column i belongs to stream s."""
+        return np.asarray(np.arange(len(self.time.groups))[:, None] == self.owner[None, :])

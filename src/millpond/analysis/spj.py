@@ -37,7 +37,8 @@ class Track:
 class Violation:
     """Why memory must grow: of ``keeper`` (an occurrence) any number of rows must be told apart.
 
-    ``joins`` are pairs (lower side, upper side) of cross-stream joins.
+    ``joins`` are pairs (lower side, upper side) of cross-stream joins.  ``alternatives`` are other tracks
+    that may show it.
     """
 
     code: str
@@ -45,6 +46,7 @@ class Violation:
     columns: tuple[Ref, ...]
     joins: tuple[tuple[Ref, Ref], ...]
     tracks: tuple[Track, ...]
+    alternatives: tuple[tuple[Track, ...], ...] = ()
 
 
 def unbounded_projection(ordering: Ordering, projected: Iterable[Ref], code: str) -> list[Violation]:
@@ -92,9 +94,11 @@ def counted_disequality(ordering: Ordering) -> list[Violation]:
     closure = ordering.closure
     out = []
     for d in ordering.part.apart:
-        if d.right is None or d.left.occurrence == d.right.occurrence:
+        if d.right is None:
             continue
         i, j = closure.index[d.left], closure.index[d.right]
+        if not ordering.across[i, j]:
+            continue
         if implied_apart(ordering, d.left, d.right):
             continue
         regions = np.flatnonzero(ordering.possible[:, i] & ordering.possible[:, j])

@@ -11,6 +11,7 @@ from millpond.query.model import Query
 if TYPE_CHECKING:
     from millpond.analysis.candidates import Clue
     from millpond.synopsis.plan import Plan
+    from millpond.timed.needs import TimedPlan
 
 BOUNDED = "bounded"
 UNBOUNDED = "unbounded"
@@ -49,7 +50,10 @@ class KeptColumn:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of one stream (or of the answer: ``stream`` is None)."""
+    """What is kept of one stream, or of matches of several (of the answer: ``stream`` is None).
+
+    ``entries`` and ``bytes`` are None where only the data will tell.
+    """
 
     stream: str | None
     alias: str | None
@@ -57,8 +61,8 @@ class Kept:
     keeps: tuple[
         str, ...
     ]  # per combination of classes: "count", "presence", "row with the smallest B", "sum of A"
-    entries: int
-    bytes: int
+    entries: int | None
+    bytes: int | None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -73,7 +77,11 @@ class Kept:
 
 @dataclass(frozen=True)
 class State:
-    """Worst-case size of everything kept; entries and bytes are None unless the query is bounded."""
+    """Worst-case size of everything kept; entries and bytes are None unless the query is bounded.
+
+    They are None as well where the bound depends on rows of a relation or of a stream that ends, or is that
+    of a front, which is finite and not known beforehand.
+    """
 
     entries: int | None
     bytes: int | None
@@ -89,13 +97,15 @@ class State:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome with its certificate: ``plan`` if bounded, ``clue`` (the source of witnesses) if not."""
+    """The outcome with its certificate: ``plan`` (or ``timed``, where time matters) if bounded, ``clue`` (the
+    source of witnesses) if not."""
 
     outcome: str
     reasons: tuple[Reason, ...]
     state: State
     query: Query = field(repr=False)
     plan: Plan | None = field(default=None, repr=False)
+    timed: TimedPlan | None = field(default=None, repr=False)
     clue: Clue | None = field(default=None, repr=False)
 
     @property

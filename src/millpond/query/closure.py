@@ -10,7 +10,7 @@ though a rare contradiction may go unnoticed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -88,8 +88,16 @@ class Closure:
     (True, Fraction(11, 1), Fraction(11, 1))
     """
 
-    def __init__(self, nodes: Sequence[Node], unit: Fraction, length: Matrix, weight: int) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        unit: Fraction,
+        length: Matrix,
+        weight: int,
+        anchors: Collection[Ref] = (),
+    ) -> None:
         self.nodes = tuple(nodes)
+        self.anchors = frozenset(anchors)
         self.unit = unit
         self._weight = weight  # a bound b, strict or not, is stored as b * weight - strict
         self._length = length
@@ -123,6 +131,13 @@ class Closure:
         closure._close()
         closure._tighten(apart)
         return closure
+
+    def anchored(self, anchors: Collection[Ref]) -> Closure:
+        """The same closure where some columns have finitely many values, unknown as these may be.
+
+        They bound what is compared with them, as constants do.
+        """
+        return Closure(self.nodes, self.unit, self._length, self._weight, anchors)
 
     # --- building ----------------------------------------------------------------------------------
 
@@ -268,20 +283,32 @@ class Closure:
             return np.asarray(inner + inner.T == 0)
 
     @cached_property
+    def _fixed_points(self) -> list[list[int]]:
+        """For each column the nodes that are like constants to it: its origin, and the anchors."""
+        anchors = [self.index[ref] for ref in self.anchors if ref in self.index]
+        return [[int(z), *anchors] for z in self.origin]
+
+    @cached_property
     def low_end(self) -> NDArray[np.bool_]:
         """Columns without a lower bound."""
-        return np.asarray([self._length[z, i] == np.inf for i, z in enumerate(self.origin)], dtype=bool)
+        free = [all(self._length[z, i] == np.inf for z in zs) for i, zs in enumerate(self._fixed_points)]
+        return np.asarray(free, dtype=bool)
 
     @cached_property
     def high_end(self) -> NDArray[np.bool_]:
         """Columns without an upper bound."""
-        return np.asarray([self._length[i, z] == np.inf for i, z in enumerate(self.origin)], dtype=bool)
+        free = [all(self._length[i, z] == np.inf for z in zs) for i, zs in enumerate(self._fixed_points)]
+        return np.asarray(free, dtype=bool)
 
     @cached_property
     def pinned(self) -> NDArray[np.bool_]:
-        """Columns with a single value."""
+        """Columns with a single value, or at a fixed distance from an anchor."""
         return np.asarray(
-            [self._length[i, z] + self._length[z, i] == 0 for i, z in enumerate(self.origin)], dtype=bool
+            [
+                any(self._length[i, z] + self._length[z, i] == 0 for z in zs)
+                for i, zs in enumerate(self._fixed_points)
+            ],
+            dtype=bool,
         )
 
     @cached_property
@@ -300,6 +327,9 @@ class Closure:
         for family, zero in self._origin_of_family.items():
             same = np.array([node.type.family is family for node in self.nodes], dtype=bool)
             out |= np.logical_and.outer(same, same) & self.through(zero)
+        for ref in self.anchors:
+            if ref in self.index:
+                out |= self.through(self.index[ref])
         return out
 
     def through(self, k: int) -> NDArray[np.bool_]:

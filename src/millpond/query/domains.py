@@ -59,7 +59,8 @@ DOUBLE = SqlType("DOUBLE", Family.NUMBER, Domain.DENSE)
 STRING = SqlType("STRING", Family.STRING, Domain.DENSE)
 # Days since 1970-01-01; the ends are 0001-01-01 and 9999-12-31.
 DATE = SqlType("DATE", Family.DATE, Domain.DISCRETE, Fraction(1), Fraction(-719162), Fraction(2932896))
-TIMESTAMP = SqlType("TIMESTAMP", Family.TIME, Domain.TIME)
+# Microseconds since 1970-01-01 00:00.
+TIMESTAMP = SqlType("TIMESTAMP", Family.TIME, Domain.TIME, Fraction(1))
 
 
 def decimal(precision: int, scale: int) -> SqlType:

@@ -15,7 +15,6 @@ from itertools import product
 from math import prod
 
 from millpond.query.closure import Closure, Difference, Disequality, Node, Range
-from millpond.query.domains import Family
 from millpond.query.evaluate import conjuncts, refs
 from millpond.query.model import (
     TRUE,
@@ -178,8 +177,6 @@ def _without_absorbed(select: Select, points: Points, branches: tuple[Branch, ..
     kept = list(dict.fromkeys(branches))
     for branch in reversed(kept[:]):
         columns = sorted(compared(branch), key=str)
-        if any(select.type_of(ref).family is Family.TIME for ref in columns):
-            continue
         differences, apart = _branch_facts(branch, set(columns), points) or ([], [])
         closure = Closure.of([Node(ref, select.type_of(ref)) for ref in columns], differences, apart)
         others = [b for b in kept if b is not branch]
@@ -219,7 +216,7 @@ def with_column(part: Part, node: Node, differences: Sequence[Difference], selec
     return replace(
         part,
         select=select,
-        closure=Closure.of(list(nodes.values()), known, part.apart),
+        closure=Closure.of(list(nodes.values()), known, part.apart).anchored(part.closure.anchors),
         differences=known,
         extras=(*part.extras, (node, tuple(differences))),
     )
@@ -331,7 +328,7 @@ def _node_refs(select: Select, facts: Iterable[Condition]) -> list[Ref]:
         Ref(o.alias, c.name)
         for o in select.occurrences
         for c in o.table.columns
-        if Ref(o.alias, c.name) in used and c.type.family is not Family.TIME
+        if Ref(o.alias, c.name) in used
     ]
 
 
@@ -380,6 +377,7 @@ def close_part(
     closure = Closure.of(nodes, differences, apart)
     if not closure.satisfiable:
         return None
+    closure = closure.anchored(_finite_columns(select, closure))
     where = tuple(literals) + tuple(c.original for c in choices) + excluded
     return Part(
         select=select,
@@ -396,6 +394,19 @@ def close_part(
         excluded=excluded,
         allowed=tuple(allowed),
     )
+
+
+def _finite_columns(select: Select, closure: Closure) -> list[Ref]:
+    """The columns of relations, and of streams that end: their timestamps are bounded above.
+
+    Only so many rows come before a moment, so such a stream has finitely many.
+    """
+    ending = set()
+    for o in select.occurrences:
+        time = Ref(o.alias, o.table.time) if o.table.time else None
+        if not o.table.streaming or (time in closure.index and closure.range(time).high is not None):
+            ending.add(o.alias)
+    return [n.ref for n in closure.nodes if n.ref.occurrence in ending]
 
 
 def _usable(fact: Condition, solid: frozenset[Ref], known: set[Ref]) -> bool:

@@ -23,7 +23,10 @@ _IDLE = 2.0  # seconds without a batch after which a run is waiting
 
 @dataclass(frozen=True)
 class BatchMetrics:
-    """A line of the metrics file; ``state_bound`` is the proven bound on ``state_entries``."""
+    """A line of the metrics file; ``state_bound`` is the proven bound on ``state_entries``.
+
+    ``waiting_rows`` are those of moments that not every stream has moved past.
+    """
 
     batch: int
     timestamp: str
@@ -35,6 +38,7 @@ class BatchMetrics:
     state_entries: int
     state_bytes: int
     state_bound: int | None
+    waiting_rows: int
     seconds: float
     rows_per_second: float
 
@@ -47,6 +51,7 @@ class Tally:
         self._scans = scans
         self._began = self._ended = began
         self._reported = (0, 0)
+        self._waiting = 0
         self._recent: deque[BatchMetrics] = deque(maxlen=_RECENT)
         self._totals = {"batches": 0, "input_rows": 0, "output_rows": 0, "rejected_rows": 0}
 
@@ -57,6 +62,8 @@ class Tally:
         """
         if written.entries is not None:
             self._reported = (written.entries, written.bytes or 0)
+        if written.waiting is not None:
+            self._waiting = written.waiting
         own = [each for each in progress.stateOperators if not each.operatorName.startswith(_OUR_OPERATOR)]
         rows, seconds = _input_rows(progress, self._scans), progress.batchDuration / 1000
         batch = BatchMetrics(
@@ -64,12 +71,13 @@ class Tally:
             timestamp=progress.timestamp,
             input_rows=rows,
             output_rows=written.rows,
-            malformed_rows=written.rejected,
-            late_rows=0,
+            malformed_rows=written.rejected - written.late,
+            late_rows=written.late,
             shed_rows=0,
             state_entries=self._reported[0] + sum(each.numRowsTotal for each in own),
             state_bytes=self._reported[1] + sum(each.memoryUsedBytes for each in own),
             state_bound=self._bound,
+            waiting_rows=self._waiting,
             seconds=seconds,
             rows_per_second=round(rows / seconds, 1) if seconds else 0.0,
         )
@@ -92,6 +100,7 @@ class Tally:
             **self._totals,
             state_entries=last.state_entries if last else 0,
             state_bound=self._bound,
+            waiting_rows=self._waiting,
             rows_per_second=0.0 if phase is Phase.WAITING else rate,
             batch_seconds=last.seconds if last else None,
             seconds=now - self._began,

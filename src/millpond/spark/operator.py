@@ -30,8 +30,8 @@ WHOLE, RECORD = -1, -2
 _RECORD = struct.Struct("<qqq")
 # Partial synopses are merged before more than this wait.
 _WAITING = 16
-# Kinds of rows that leave the operator.
-ROW, REJECTED, STATE = 0, 1, 2
+# Kinds of rows that leave the operator: results, rejected rows, and the sizes of the state and of what waits.
+ROW, REJECTED, STATE, WAIT = 0, 1, 2, 3
 # A result that occurs more often is sent as several, so that none grows large when it is repeated.
 MOST_REPEATED = 100_000
 _REPEATED = f"""
@@ -40,7 +40,7 @@ _REPEATED = f"""
 """
 
 PARTIAL_SCHEMA = "shard INT, payload BINARY, stream STRING, reason STRING, record STRING"
-_PARTIAL_ARROW = pa.schema(
+PARTIAL_ARROW = pa.schema(
     [
         ("shard", pa.int32()),
         ("payload", pa.binary()),
@@ -51,7 +51,7 @@ _PARTIAL_ARROW = pa.schema(
 )
 
 # What leaves the operator beside the columns of the select list.
-_TAIL = {
+TAIL = {
     "_weight": pa.int32(),
     "_revision": pa.int64(),
     "_retracted": pa.bool_(),
@@ -104,22 +104,11 @@ class Partial:
         yield self._payloads(slots, whole)
 
     def _parted(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The good rows, and the rejected ones as rows for a shard without state."""
+        """The good rows, and the rejected ones."""
         assert self.reason is not None and self.record is not None
         reasons = batch.column(self.reason)
         bad = batch.filter(reasons.is_valid())
-        count = bad.num_rows
-        shards = pa.array(-1 - (np.arange(count) % SHARDS), pa.int32())
-        rejected = pa.RecordBatch.from_arrays(
-            [
-                shards,
-                pa.nulls(count, pa.binary()),
-                pa.array([self.stream] * count, pa.string()),
-                bad.column(self.reason).cast(pa.string()),
-                bad.column(self.record).cast(pa.string()),
-            ],
-            schema=_PARTIAL_ARROW,
-        )
+        rejected = rejected_table(self.stream, bad.column(self.reason), bad.column(self.record))
         return batch.filter(reasons.is_null()), rejected
 
     def _payloads(self, slots: Sequence[SlotProgram], whole: Synopsis) -> pa.RecordBatch:
@@ -134,8 +123,23 @@ class Partial:
         nothing = pa.nulls(count, pa.string())
         return pa.RecordBatch.from_arrays(
             [pa.array(shards, pa.int32()), pa.array(payloads, pa.binary()), nothing, nothing, nothing],
-            schema=_PARTIAL_ARROW,
+            schema=PARTIAL_ARROW,
         )
+
+
+def rejected_table(stream: str, reasons: pa.Array, records: pa.Array) -> pa.RecordBatch:
+    """Rejected rows as rows for a shard without state."""
+    count = len(reasons)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(-1 - (np.arange(count) % SHARDS), pa.int32()),
+            pa.nulls(count, pa.binary()),
+            pa.array([stream] * count, pa.string()),
+            reasons.cast(pa.string()),
+            records.cast(pa.string()),
+        ],
+        schema=PARTIAL_ARROW,
+    )
 
 
 def _cut(synopsis: Synopsis, slots: Iterable[SlotProgram], place: Any) -> dict[int, dict[str, pa.Table]]:
@@ -181,13 +185,13 @@ class Keeper(StatefulProcessor):
         (shard,) = key
         if shard < 0:
             for frame in rows:
-                yield self._frame(_rejected(pa.Table.from_pandas(frame, preserve_index=False)))
+                yield framed(rejected_rows(pa.Table.from_pandas(frame, preserve_index=False)), self.width)
             return
         engine = worker_engine()
         slots, layout = self.program.slots, self.program.fingerprint
         parts = [Synopsis.from_bytes(data, slots, layout)[0] for frame in rows for data in frame["payload"]]
         new = Synopsis.merged(engine, slots, parts)
-        yield from (self._frame(table) for table in self._updated(engine, int(shard), new))
+        yield from (framed(table, self.width) for table in self._updated(engine, int(shard), new))
 
     # --- one batch ---------------------------------------------------------------------------------
 
@@ -216,7 +220,7 @@ class Keeper(StatefulProcessor):
             size += record[1] - sum(s for _, _, s in found)
             if touched:
                 self._state.updateValue((RECORD,), (_RECORD.pack(entries, size, revision),))
-        yield _row(STATE, _entries=entries, _bytes=size)
+        yield one_row(STATE, _entries=entries, _bytes=size)
 
     def _emitted(
         self,
@@ -227,26 +231,7 @@ class Keeper(StatefulProcessor):
         revision: int,
     ) -> Iterator[pa.Table]:
         rows = self.program.changes(engine, term, states, first, self.types)
-        if rows.num_rows:
-            if rows.column("w").to_numpy().max() > MOST_REPEATED:
-                rows = engine.query(_REPEATED, {"found": rows})
-            weights = rows.column("w").cast(pa.int32())
-            rows = rows.append_column("_weight", weights).rename_columns({"retracted": "_retracted"})
-            count = rows.num_rows
-            yield rows.append_column("_revision", pa.array(np.full(count, revision))).append_column(
-                "_kind", pa.array(np.full(count, ROW, np.int8))
-            )
-
-    def _frame(self, table: pa.Table) -> pd.DataFrame:
-        """A table with all columns that leave the operator, in order."""
-        import pandas as pd
-
-        columns = {f"o{i}": pa.null() for i in range(self.width)} | _TAIL
-        arrays = [
-            table.column(name) if name in table.column_names else pa.nulls(table.num_rows, kind)
-            for name, kind in columns.items()
-        ]
-        return pa.table(arrays, names=list(columns)).to_pandas(types_mapper=pd.ArrowDtype)
+        yield from emitted_rows(engine, rows, revision)
 
     # --- state -------------------------------------------------------------------------------------
 
@@ -283,13 +268,39 @@ def _side_by_side(parts: Sequence[Synopsis]) -> dict[str, pa.Table]:
     return {name: pa.concat_tables([p.tables[name] for p in parts if name in p.tables]) for name in names}
 
 
-def _row(kind: int, **values: int) -> pa.Table:
+def emitted_rows(engine: Engine, rows: pa.Table, revision: int) -> Iterator[pa.Table]:
+    """What is added to the answer, ready to leave."""
+    if not rows.num_rows:
+        return
+    if rows.column("w").to_numpy().max() > MOST_REPEATED:
+        rows = engine.query(_REPEATED, {"found": rows})
+    weights = rows.column("w").cast(pa.int32())
+    rows = rows.append_column("_weight", weights).rename_columns({"retracted": "_retracted"})
+    count = rows.num_rows
+    yield rows.append_column("_revision", pa.array(np.full(count, revision))).append_column(
+        "_kind", pa.array(np.full(count, ROW, np.int8))
+    )
+
+
+def framed(table: pa.Table, width: int) -> pd.DataFrame:
+    """A table with all columns that leave the operator, in order; ``width`` is that of the select list."""
+    import pandas as pd
+
+    columns = {f"o{i}": pa.null() for i in range(width)} | TAIL
+    arrays = [
+        table.column(name) if name in table.column_names else pa.nulls(table.num_rows, kind)
+        for name, kind in columns.items()
+    ]
+    return pa.table(arrays, names=list(columns)).to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def one_row(kind: int, **values: int) -> pa.Table:
     """A single row of a kind."""
     columns = {"_kind": kind, "_weight": 1, **values}
-    return pa.table({name: pa.array([value], _TAIL[name]) for name, value in columns.items()})
+    return pa.table({name: pa.array([value], TAIL[name]) for name, value in columns.items()})
 
 
-def _rejected(table: pa.Table) -> pa.Table:
+def rejected_rows(table: pa.Table) -> pa.Table:
     """Rejected rows on their way out."""
     columns = {f"_{name}": table.column(name).cast(pa.string()) for name in ("stream", "reason", "record")}
     columns["_kind"] = pa.array(np.full(table.num_rows, REJECTED, np.int8))

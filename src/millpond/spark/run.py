@@ -29,6 +29,7 @@ from millpond.spark.sink import Sink
 from millpond.spark.status import Phase, Snapshot
 from millpond.spark.stop import Stop, interruptible
 
+_ENDINGS = "endings"
 _POLL = 0.2  # seconds between two looks at a running query
 _SPARK_ERRORS = (Py4JError, PySparkException, OSError)
 
@@ -63,7 +64,11 @@ def run(
                 folder = Path(file).resolve().parent
                 job = _prepared(spark, verdict, folder, output, checkpoint, format, strict)
                 tally = Tally(bound, scans_of(job.frame), began)
-                return _Watch(job, tally, log, stop).until_it_ends(once, report)
+                watch = _Watch(job, tally, log, stop)
+                ended = watch.until_it_ends(once, report)
+                if once and ended.phase is Phase.DONE and job.announce_end():
+                    ended = watch.until_it_ends(once, report)
+                return ended
         except _SPARK_ERRORS as error:
             raise RunError(cause_of(error)) from None
 
@@ -94,6 +99,15 @@ class _Job:
     frame: DataFrame
     sink: Sink
     checkpoint: str
+    files: Files
+    endings: str | None  # the folder where the end of the input is announced
+
+    def announce_end(self) -> bool:
+        """Let what waits for later rows go on with the next start; False where nothing can wait."""
+        if self.endings is None:
+            return False
+        self.files.create(f"{self.endings}/{time.time_ns()}", "end\n")
+        return True
 
     def start(self, once: bool) -> StreamingQuery:
         writer = self.frame.writeStream.foreachBatch(self.sink).outputMode("append")
@@ -115,6 +129,7 @@ def _prepared(
     """Everything up to the start.  The folders are looked at first and claimed last."""
     from millpond.spark.source import open_source
     from millpond.spark.stream import build
+    from millpond.spark.timed import build_timed
 
     files, query = Files(spark), verdict.query
     output = files.absolute(output)
@@ -123,14 +138,21 @@ def _prepared(
     folders = Folders(files, checkpoint, output)
     continued = folders.check(query)
     sources = {name: open_source(spark, table, folder, strict) for name, table in query.tables.items()}
-    assert verdict.plan is not None  # as every bounded query has one
-    built = build(spark, query, verdict.plan, sources)
+    endings = None
+    if verdict.timed is not None:
+        endings = f"{checkpoint}/{_ENDINGS}"
+        files.make_folder(endings)
+        ending = spark.readStream.text(endings)
+        built = build_timed(spark, query, verdict.timed, sources, ending)
+    else:
+        assert verdict.plan is not None  # as every bounded query has one
+        built = build(spark, query, verdict.plan, sources)
     partitions = built.partitions or spark.sparkContext.defaultParallelism
     if continued is not None:  # Spark cannot divide the state anew
         partitions = continued.partitions
     set_partitions(spark, partitions)
     folders.claim(query, partitions, continued)
-    return _Job(built.frame, sink, checkpoint)
+    return _Job(built.frame, sink, checkpoint, files, endings)
 
 
 # --- watching ----------------------------------------------------------------------------------------

@@ -22,7 +22,8 @@ from millpond.errors import MillpondError
 from millpond.spark.files import Files
 
 FORMATS = ("json", "parquet", "csv", "orc")
-RESULT, REJECTED, REPORT = 0, 1, 2  # the values of _kind
+RESULT, REJECTED, REPORT, WAITING = 0, 1, 2, 3  # the values of _kind
+LATE = "late:"  # how the reason of a late row begins
 KIND, NOTE = "_kind", "_note"
 _STAGING, _REJECTED_FOLDER = "_staging", "_rejected"
 _KEEP_NULLS = {"ignoreNullFields": "false"}
@@ -30,13 +31,18 @@ _KEEP_NULLS = {"ignoreNullFields": "false"}
 
 @dataclass(frozen=True)
 class Written:
-    """What a batch held; ``entries`` and ``bytes`` are None where no state was reported."""
+    """What a batch held; ``entries``, ``bytes`` and ``waiting`` are None where no state was reported.
+
+    ``late`` rows are among the rejected ones.
+    """
 
     batch: int
     rows: int
     rejected: int
     entries: int | None
     bytes: int | None
+    late: int = 0
+    waiting: int | None = None
 
 
 class StopRequested(Exception):
@@ -114,7 +120,7 @@ class Sink:
         """Results and rejected rows in one pass, which JSON allows: a line is a line."""
         results = [_named(name) for name in frame.columns if name not in (KIND, NOTE)]
         line = F.when(F.col(KIND) == RESULT, _json(results)).otherwise(_rejection("value"))
-        lines = frame.where(F.col(KIND) != REPORT).select(line.alias("value"), KIND)
+        lines = frame.where(F.col(KIND).isin(RESULT, REJECTED)).select(line.alias("value"), KIND)
         lines.write.mode("overwrite").partitionBy(KIND).text(staging)
 
     def _publish(self, staged: str, folder: str, batch: int, format: str) -> None:
@@ -162,6 +168,8 @@ def _observed(frame: DataFrame, observation: Observation) -> DataFrame:
         F.count(of(REJECTED, F.lit(1))).alias("rejected"),
         F.sum(of(REPORT, F.col(f"{NOTE}.entries"))).alias("entries"),
         F.sum(of(REPORT, F.col(f"{NOTE}.bytes"))).alias("bytes"),
+        F.count_if(of(REJECTED, F.col(f"{NOTE}.reason").startswith(LATE))).alias("late"),
+        F.sum(of(WAITING, F.col(f"{NOTE}.entries"))).alias("waiting"),
     )
 
 

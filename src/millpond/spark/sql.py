@@ -15,13 +15,16 @@ from millpond.query.domains import SqlType
 from millpond.query.model import Column, Table
 from millpond.query.model import Source as Origin
 from millpond.query.parse import parse_query
-from millpond.spark.operator import ROW, STATE
+from millpond.spark.operator import REJECTED, ROW, STATE, WAIT
 from millpond.spark.refusal import refuse_unless_runnable
 from millpond.spark.source import Source
 from millpond.spark.stream import KIND, NOTE, build
+from millpond.spark.timed import build_timed
 
 # The name under which a query's progress reports the size of its state.
 OBSERVED = "millpond"
+# Where Spark notes the delay of a column's watermark, in milliseconds.
+_WATERMARK = "spark.watermarkDelayMs"
 _TYPES: dict[str, SqlType] = {
     "boolean": domains.BOOLEAN,
     "tinyint": domains.TINYINT,
@@ -50,9 +53,12 @@ def sql(spark: SparkSession, query: str, memory: int | None = None, policy: str 
     parsed = parse_query(query, tables)
     verdict = decide(parsed)
     refuse_unless_runnable(verdict)
-    assert verdict.plan is not None
     sources = {name: Source(views[name], False) for name in parsed.tables}
-    built = build(spark, parsed, verdict.plan, sources)
+    if verdict.timed is not None:
+        built = build_timed(spark, parsed, verdict.timed, sources)
+    else:
+        assert verdict.plan is not None  # as every bounded query has one
+        built = build(spark, parsed, verdict.plan, sources)
     frame = built.frame
     if built.stateful:
         note = F.when(F.col(KIND) == STATE, F.col(NOTE))
@@ -61,6 +67,8 @@ def sql(spark: SparkSession, query: str, memory: int | None = None, policy: str 
             F.sum(note["entries"]).alias("state_entries"),
             F.sum(note["bytes"]).alias("state_bytes"),
             F.count_if(F.col(KIND) == ROW).alias("output_rows"),
+            F.count_if(F.col(KIND) == REJECTED).alias("rejected_rows"),
+            F.sum(F.when(F.col(KIND) == WAIT, F.col(NOTE)["entries"])).alias("waiting_rows"),
         )
     return frame.where(F.col(KIND) == ROW).select(*built.columns)
 
@@ -88,18 +96,17 @@ def _views(spark: SparkSession, query: str) -> dict[str, DataFrame]:
 def _table(name: str, frame: DataFrame) -> Table:
     """A view as a table of the language; columns of types outside it cannot be named in the query."""
     columns: list[Column] = []
+    delays: dict[str, int] = {}
     for field in frame.schema.fields:
         kind = _sql_type(field.dataType)
         if kind is not None:
             columns.append(Column(field.name, kind, field.nullable))
+        if _WATERMARK in field.metadata:
+            delays[field.name] = int(field.metadata[_WATERMARK])
     times = [c.name for c in columns if c.type is domains.TIMESTAMP]
-    return Table(
-        name,
-        tuple(columns),
-        streaming=frame.isStreaming,
-        source=Origin("view", {}),
-        time=times[0] if len(times) == 1 else None,
-    )
+    time = next(iter(delays), times[0] if len(times) == 1 else None) if frame.isStreaming else None
+    properties = {"watermark": f"{delays[time]} milliseconds"} if time in delays else {}
+    return Table(name, tuple(columns), frame.isStreaming, (), Origin("view", {}), properties, time)
 
 
 def _sql_type(type_: DataType) -> SqlType | None:

@@ -41,6 +41,7 @@ class Snapshot:
     rejected_rows: int = 0
     state_entries: int = 0
     state_bound: int | None = None
+    waiting_rows: int = 0
     rows_per_second: float = 0.0
     batch_seconds: float | None = None  # of the last batch
     seconds: float = 0.0
@@ -60,6 +61,8 @@ def status_line(snapshot: Snapshot, width: int, ascii_only: bool = False) -> Tex
         (2, Text(f"{short(snapshot.output_rows)} out")),
         (4, _state(snapshot, ascii_only)),
     ]
+    if snapshot.waiting_rows:
+        parts.append((3, Text(f"{short(snapshot.waiting_rows)} waiting", style="cyan")))
     if snapshot.rejected_rows:
         parts.append((1, Text(f"{short(snapshot.rejected_rows)} rejected", style="bold red")))
     if snapshot.batch_seconds is not None:
@@ -109,7 +112,7 @@ def _totals(snapshot: Snapshot, rate: str = "") -> str:
         f"{_counted(snapshot.batches, 'batch', 'batches')}, {snapshot.input_rows:,} rows in{rate}, "
         f"{snapshot.output_rows:,} out, {snapshot.rejected_rows:,} rejected, "
         f"{snapshot.state_entries:,}{bound} entries kept"
-    )
+    ) + (f", {snapshot.waiting_rows:,} rows waiting" if snapshot.waiting_rows else "")
 
 
 def _counted(number: int, one: str, several: str) -> str:

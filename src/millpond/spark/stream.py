@@ -26,7 +26,7 @@ REVISION, RETRACTED = "_revision", "_retracted"
 _NO_NOTE = (
     "CAST(NULL AS STRUCT<entries: BIGINT, bytes: BIGINT, stream: STRING, reason: STRING, record: STRING>)"
 )
-_OPERATOR_NOTE = (
+OPERATOR_NOTE = (
     f"CASE WHEN _kind <> {ROW} THEN named_struct('entries', _entries, 'bytes', _bytes, "
     "'stream', _stream, 'reason', _reason, 'record', _record) END"
 )
@@ -67,9 +67,14 @@ def build(spark: SparkSession, query: Query, plan: Plan, sources: Mapping[str, S
 
 
 def _extra(compiled: Compiled) -> tuple[str, ...]:
-    if not compiled.program.aggregate:
+    return extra_columns(compiled.program.aggregate, compiled.program.retracts)
+
+
+def extra_columns(aggregate: bool, retracts: bool) -> tuple[str, ...]:
+    """What rows of groups have besides the columns of the query."""
+    if not aggregate:
         return ()
-    return (REVISION, RETRACTED) if compiled.program.retracts else (REVISION,)
+    return (REVISION, RETRACTED) if retracts else (REVISION,)
 
 
 class _Sources:
@@ -103,7 +108,7 @@ def _concrete(type_: DataType) -> DataType:
     return StringType() if isinstance(type_, NullType) else type_
 
 
-def _duckdb_type(type_: DataType) -> str:
+def duckdb_type(type_: DataType) -> str:
     if isinstance(type_, DecimalType):
         return f"DECIMAL({type_.precision},{type_.scale})"
     return _DUCKDB_TYPES[type_.simpleString()]
@@ -162,7 +167,7 @@ def _rejection(stream: str) -> str:
 def _operated(query: Query, compiled: Compiled, schema: StructType, sources: _Sources) -> DataFrame:
     streams = compiled.streams() or [query.selects[0].occurrences[0].table.name]
     partials = [_summarised(name, compiled, sources) for name in streams]
-    types = [_duckdb_type(field.dataType) for field in schema.fields]
+    types = [duckdb_type(field.dataType) for field in schema.fields]
     output = ", ".join(f"o{i} {field.dataType.simpleString()}" for i, field in enumerate(schema.fields))
     kept = (
         reduce(DataFrame.unionAll, partials)
@@ -177,7 +182,7 @@ def _operated(query: Query, compiled: Compiled, schema: StructType, sources: _So
     if not compiled.program.aggregate:  # a bag: each row as often as it occurs
         kept = kept.withColumn("_each", F.explode(F.expr("array_repeat(true, _weight)")))
     results = [F.col(f"o{i}").alias(field.name) for i, field in enumerate(schema.fields)]
-    return kept.select(*results, *_extra(compiled), KIND, F.expr(_OPERATOR_NOTE).alias(NOTE))
+    return kept.select(*results, *_extra(compiled), KIND, F.expr(OPERATOR_NOTE).alias(NOTE))
 
 
 def _summarised(stream: str, compiled: Compiled, sources: _Sources) -> DataFrame:

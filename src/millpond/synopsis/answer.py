@@ -120,12 +120,23 @@ def grouped_sql(
     select: Select, aggregates: Sequence[AggregateJoins], names: Sequence[str], version: str
 ) -> str:
     """A select's groups: their keys ``g0 …``, and the columns of their rows."""
+    matches = [
+        (one.aggregate, [_matches_sql(select, one.aggregate, j, version) for j in one.joins])
+        for one in aggregates
+    ]
+    return groups_sql(select, matches, names)
+
+
+def groups_sql(
+    select: Select, aggregates: Sequence[tuple[Aggregate | None, Sequence[str]]], names: Sequence[str]
+) -> str:
+    """The same, given each aggregate's matches by group: values ``v`` where they are known, their number
+    ``w`` and their sum ``t``."""
     keys = [f"g{i}" for i in range(len(select.group_by or ()))]
     tables = []
-    for i, one in enumerate(aggregates):
-        parts = " UNION ALL ".join(_matches_sql(select, one.aggregate, j, version) for j in one.joins)
-        tables.append(f"m{i} AS ({parts or _nothing(keys)})")
-        tables.append(f"a{i} AS ({_finished(one.aggregate, keys, f'm{i}')})")
+    for i, (aggregate, matches) in enumerate(aggregates):
+        tables.append(f"m{i} AS ({' UNION ALL '.join(matches) or _nothing(keys)})")
+        tables.append(f"a{i} AS ({_finished(aggregate, keys, f'm{i}')})")
     if keys:
         columns = ", ".join(keys)
         groups = " UNION ".join(f"SELECT {columns} FROM a{i}" for i in range(len(aggregates)))
@@ -137,14 +148,14 @@ def grouped_sql(
         same = all_of([f"groups.{k} IS NOT DISTINCT FROM a{i}.{k}" for k in keys])
         joined += f" LEFT JOIN a{i} ON {same}"
     stand_in: dict[Expr, Ref] = {
-        one.aggregate: Ref("", f"a{i}") for i, one in enumerate(aggregates) if one.aggregate is not None
+        aggregate: Ref("", f"a{i}") for i, (aggregate, _) in enumerate(aggregates) if aggregate is not None
     }
     stand_in |= {ref: Ref("", f"g{i}") for i, ref in enumerate(select.group_by or ())}
 
     def spelled(ref: Ref) -> str:
         if ref.column.startswith("g"):
             return f"groups.{ref.column}"
-        aggregate = aggregates[int(ref.column[1:])].aggregate
+        aggregate = aggregates[int(ref.column[1:])][0]
         value = f"{ref.column}.value"
         return f"coalesce({value}, 0)" if aggregate is not None and aggregate.function == "COUNT" else value
 

@@ -111,7 +111,7 @@ class _Builder:
 
         How the query is written does not matter, nor what else its tables hold.
         """
-        digest = hashlib.sha256(repr(_meaning(self.query)).encode())
+        digest = hashlib.sha256(repr(meaning_of(self.query)).encode())
         for slot, made in zip(self.slots, slots, strict=True):
             ingest = slot.ingest(Dialect.SPARK)
             for text in (slot.stream, made.reduce, ingest.admits, repr(ingest.columns)):
@@ -360,7 +360,7 @@ def _with_presence(plan: NeedPlan) -> NeedPlan:
     return NeedPlan(plan.need, (stream,))
 
 
-def _meaning(value: object, select: Select | None = None) -> object:
+def meaning_of(value: object, select: Select | None = None) -> object:
     """What equality compares of a query, with the types of its columns; of tables their names."""
     match value:
         case Table():
@@ -370,10 +370,10 @@ def _meaning(value: object, select: Select | None = None) -> object:
         case Ref() if select is not None:
             return (str(value), str(select.type_of(value)))
         case tuple():
-            return tuple(_meaning(each, select) for each in value)
+            return tuple(meaning_of(each, select) for each in value)
         case _ if is_dataclass(value):
             within = value if isinstance(value, Select) else select
-            parts = (_meaning(getattr(value, f.name), within) for f in fields(value) if f.compare)
+            parts = (meaning_of(getattr(value, f.name), within) for f in fields(value) if f.compare)
             return (type(value).__name__, *parts)
     return value
 

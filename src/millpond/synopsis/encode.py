@@ -207,6 +207,8 @@ def _bound_text(point: Fraction, type_: SqlType, points: Points, dialect: Dialec
     if type_.family is Family.STRING:
         assert point.denominator == 1 and 1 <= point <= len(points.strings)
         return dialect.string(points.strings[int(point) - 1])
+    if type_.family is Family.TIME:
+        return value_text(points.value(point, type_), type_, dialect)
     return number_text(point)
 
 

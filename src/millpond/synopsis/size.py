@@ -26,13 +26,13 @@ def state_of(plan: Plan) -> State:
         what = "current answer" if is_aggregate(select.select) else "rows already emitted"
         for part, codes in select.results:
             entries = prod(code.classes for code in codes)
-            columns = tuple(_kept_column(part, code) for code in codes)
+            columns = tuple(kept_column(part, code) for code in codes)
             kept.append(Kept(None, None, columns, (what,), entries, entries * _WORD * max(len(codes), 1)))
-    return State(sum(k.entries for k in kept), sum(k.bytes for k in kept), tuple(kept))
+    return State(sum(k.entries or 0 for k in kept), sum(k.bytes or 0 for k in kept), tuple(kept))
 
 
 def _kept(part: Part, plan: StreamPlan) -> Kept:
-    columns = tuple(_kept_column(part, code) for code in (*plan.codes, *plan.zoned))
+    columns = tuple(kept_column(part, code) for code in (*plan.codes, *plan.zoned))
     width = _WORD * len({c.name for c in columns})
     if plan.counted:
         keeps = _counted_texts(plan)
@@ -68,7 +68,7 @@ def _extreme_text(part: Part, extreme: Extreme) -> str:
     return f"row with the smallest max({inner})" if extreme.smallest else f"row with the largest min({inner})"
 
 
-def _kept_column(part: Part, code: Code) -> KeptColumn:
+def kept_column(part: Part, code: Code) -> KeptColumn:
     words = [_values_text(part, code)] if code.values else []
     words += [text for here, text in ((code.below, "all below"), (code.above, "all above")) if here]
     words += ["NULL"] if code.null else []

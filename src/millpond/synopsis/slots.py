@@ -7,21 +7,18 @@ that demand least.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
-from itertools import permutations
 
 from millpond.query.domains import Family, SqlType
-from millpond.query.evaluate import conjuncts, refs
 from millpond.query.model import Expr, Ref
 from millpond.query.parts import Part
+from millpond.synopsis.admit import admitting_sql, plain_column, spelled
 from millpond.synopsis.classes import Code
-from millpond.synopsis.encode import Digit, Word, admitted, packed, within
+from millpond.synopsis.encode import Digit, Word, admitted, packed
+from millpond.synopsis.place import Place
 from millpond.synopsis.plan import StreamPlan
-from millpond.synopsis.sqltext import Dialect, Names, all_of, condition_sql, expression_sql, number_text
-from millpond.synopsis.tables import Place
+from millpond.synopsis.sqltext import Dialect, all_of, expression_sql
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,7 @@ class Slot:
             columns.append((self.chunk, self._chunk_sql(dialect)))
         columns += [(self.carried_name(i), self._spelled(ref, dialect)) for i, ref in enumerate(self.carried)]
         columns += [
-            (self.measure_name(i), expression_sql(m.expression, _column(dialect), dialect))
+            (self.measure_name(i), expression_sql(m.expression, plain_column(dialect), dialect))
             for i, m in enumerate(self.plan.measures)
         ]
         return Ingest(self._admits(dialect), tuple(columns))
@@ -132,56 +129,17 @@ class Slot:
         return None
 
     def _spelled(self, ref: Ref, dialect: Dialect) -> str:
-        return expression_sql(self.derived.get(ref, ref), _column(dialect), dialect)
+        return spelled(self.part, ref, dialect)
 
     def _admits(self, dialect: Dialect) -> str:
-        """The conditions on this occurrence alone, and what the closure says of its columns."""
-        alias, closure = self.plan.alias, self.part.closure
-        own = [
-            condition_sql(c, _column(dialect), dialect)
-            for c in conjuncts(self.part.condition)
-            if {r.occurrence for r in refs(c)} == {alias}
-        ]
-        nodes = [n for n in closure.nodes if n.ref.occurrence == alias]
-        for node in nodes:
-            x = self._spelled(node.ref, dialect)
-            inside = within(x, closure.range(node.ref), node.type, self.part.points, dialect)
-            if not self.part.can_be_null(node.ref):
-                own += [f"({x} IS NOT NULL)", inside]
-            elif inside != "TRUE":
-                own.append(f"({x} IS NULL OR {inside})")
-        own += self._differences([n.ref for n in nodes if n.ref in self.part.solid], dialect)
+        """The conditions on this occurrence alone, and the classes of values that can match."""
+        own = [admitting_sql(self.part, self.plan.alias, dialect)]
+        closure = self.part.closure
         for digit in self.digits:
             ref = digit.code.column
             known = closure.range(ref) if ref in closure.index else None
             own.append(admitted(self._spelled(ref, dialect), digit, known, dialect))
         return all_of(own)
-
-    def _differences(self, columns: Sequence[Ref], dialect: Dialect) -> list[str]:
-        """Bounds on differences of columns of a row that can match, beyond what their ranges imply."""
-        closure = self.part.closure
-        out = []
-        for a, b in permutations(columns, 2):
-            bound = closure.bound(a, b)
-            if bound is None or closure.origin[closure.index[a]] != closure.origin[closure.index[b]]:
-                continue
-            high, low = closure.range(a).high, closure.range(b).low
-            if high is None or low is None or bound < (high - low, False):
-                out.append(self._difference(a, b, *bound, dialect))
-        return out
-
-    def _difference(self, a: Ref, b: Ref, bound: Fraction, strict: bool, dialect: Dialect) -> str:
-        """``a - b <= bound``; nothing where rounding could make it wrong."""
-        sign = "<" if strict else "<="
-        x, y = self._spelled(a, dialect), self._spelled(b, dialect)
-        if bound == 0:
-            return f"({x} {sign} {y})"
-        type_a, type_b = self.type_of(a), self.type_of(b)
-        if type_a.family is Family.DATE:
-            return f"({dialect.days(x)} {sign} {dialect.days(y)} + ({number_text(bound)}))"
-        if type_a.family is not Family.NUMBER or not type_a.step or not type_b.step:
-            return "TRUE"
-        return f"(CAST({x} AS DECIMAL(38,6)) {sign} CAST({y} AS DECIMAL(38,6)) + ({number_text(bound)}))"
 
     # --- columns out -------------------------------------------------------------------------------
 
@@ -193,19 +151,19 @@ class Slot:
             for position, digit in enumerate(word.digits):
                 if digit.code.column == ref:
                     value = digit.value(word.digit(position, f"{table}.{name}"))
-                    return _widened(value, digit.type)
+                    return widened(value, digit.type)
         raise KeyError(f"{ref} is not kept in {self.name}")
 
     def of_row(self, ref: Ref, row: str) -> str:
         """A carried column, or an expression over such, out of a struct."""
 
         def field(r: Ref) -> str:
-            return _widened(f"{row}.v{self.carried.index(r)}", self.type_of(r))
+            return widened(f"{row}.v{self.carried.index(r)}", self.type_of(r))
 
         return expression_sql(self.derived.get(ref, ref), field, Dialect.DUCKDB)
 
 
-def _widened(value: str, type_: SqlType) -> str:
+def widened(value: str, type_: SqlType) -> str:
     """A value (in DuckDB) as Spark computes with it: single floats as doubles, decimals with room to grow."""
     if type_.name == "FLOAT":
         return f"CAST({value} AS DOUBLE)"
@@ -223,7 +181,3 @@ def readable(plan: StreamPlan, part: Part) -> set[Ref]:
     """Columns whose value can be told from the class of a row."""
     digits = [Digit(code, type_of(part, code.column), part.points) for code in plan.codes]
     return {digit.code.column for digit in digits if digit.readable}
-
-
-def _column(dialect: Dialect) -> Names:
-    return lambda ref: dialect.name_of(ref.column)

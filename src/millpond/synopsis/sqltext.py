@@ -30,7 +30,7 @@ from millpond.query.model import (
 
 
 class Dialect(Enum):
-    """Whose SQL it is.  The two agree on all but quotes and the number of a day."""
+    """Whose SQL it is.  The two agree on all but quotes, and the numbers of days and moments."""
 
     SPARK = "spark"
     DUCKDB = "duckdb"
@@ -55,6 +55,10 @@ class Dialect(Enum):
     def days(self, text: str) -> str:
         """The number of days since 1970-01-01."""
         return f"unix_date({text})" if self is Dialect.SPARK else f"({text} - DATE '1970-01-01')"
+
+    def micros(self, text: str) -> str:
+        """The number of microseconds since 1970-01-01."""
+        return f"unix_micros({text})" if self is Dialect.SPARK else f"epoch_us({text})"
 
     def type_of(self, type_: SqlType) -> str:
         if self is Dialect.DUCKDB and type_.family is Family.STRING:

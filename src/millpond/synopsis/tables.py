@@ -7,7 +7,8 @@ commutative, and the empty synopsis changes nothing, so that parts of it may be 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millpond.errors import MillpondError
+from millpond.synopsis.place import Place
 
 # What the bytes of a synopsis begin with; the version changes with their meaning.
 MAGIC = b"mill"
@@ -27,20 +29,6 @@ _LENGTH = struct.Struct("<q")
 
 class StateError(MillpondError):
     """Kept state that this program cannot read."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a row lies in the column by which a synopsis is cut, counted from 0, out of its key."""
-
-    column: str
-    below: int
-    radix: int
-    start: int
-
-    def of(self, table: pa.Table) -> NDArray[np.int64]:
-        key = table.column(self.column).to_numpy().astype(np.int64, copy=False)
-        return np.asarray(key // self.below % self.radix + self.start)
 
 
 @dataclass(frozen=True)
@@ -84,17 +72,47 @@ class Engine:
         self._connection = duckdb.connect()
         self._connection.execute("SET threads = 1")
         self._connection.execute("SET enable_progress_bar = false")
+        self._kept: set[str] = set()
 
     def query(self, sql: str, tables: Mapping[str, pa.Table | pa.RecordBatch]) -> pa.Table:
+        with self.tables(tables), _said_in_one_line():
+            return self._connection.sql(sql).to_arrow_table()
+
+    @contextmanager
+    def tables(self, tables: Mapping[str, pa.Table | pa.RecordBatch]) -> Iterator[None]:
+        """The tables by name, for as long as it lasts."""
         for name, table in tables.items():
             self._connection.register(name, table)
         try:
-            return self._connection.sql(sql).to_arrow_table()
-        except duckdb.Error as error:
-            raise engine_error(error) from None
+            yield
         finally:
             for name in tables:
                 self._connection.unregister(name)
+
+    def keep(self, name: str, sql: str) -> None:
+        """The result under a name, until all such are dropped."""
+        with _said_in_one_line():
+            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+        self._kept.add(name)
+
+    def drop_all(self) -> None:
+        for name in self._kept:
+            self._connection.execute(f"DROP TABLE IF EXISTS {name}")
+        self._kept.clear()
+
+    def arrays(self, sql: str) -> dict[str, NDArray[np.int64]]:
+        """Columns of whole numbers."""
+        with _said_in_one_line():
+            found = self._connection.execute(sql).fetchnumpy()
+        return {name: np.asarray(column, dtype=np.int64) for name, column in found.items()}
+
+
+@contextmanager
+def _said_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise engine_error(error) from None
 
 
 def engine_error(error: duckdb.Error) -> MillpondError:
@@ -155,54 +173,70 @@ class Synopsis:
 
         All rows being of one ``chunk``, its number is left out.
         """
-        sink = [_HEAD.pack(MAGIC, VERSION, fingerprint, revision)]
-        for slot in slots:
-            table = self.tables.get(slot.name)
-            if table is None or not table.num_rows:
-                sink.append(_LENGTH.pack(0))
-                continue
-            schema = slot.schema if chunk is None else slot.stored_schema
-            batch = table.select(schema.names).combine_chunks().to_batches()[0]
-            body = batch.serialize().to_pybytes()
-            sink += [_LENGTH.pack(len(body)), body]
-        return b"".join(sink)
+        shapes = {s.name: s.schema if chunk is None else s.stored_schema for s in slots}
+        return packed_tables(self.tables, shapes, fingerprint, revision)
 
     @staticmethod
     def from_bytes(
         data: bytes, slots: Iterable[SlotProgram], fingerprint: bytes, chunk: int | None = None
     ) -> tuple[Synopsis, int]:
         """The synopsis and its revision; StateError where the bytes are not of this version and layout."""
-        if len(data) < _HEAD.size or data[:4] != MAGIC:
-            raise StateError("the checkpoint holds no state of Millpond", remedy="use a new checkpoint")
-        _, version, layout, revision = _HEAD.unpack_from(data)
-        if version != VERSION:
-            raise StateError(
-                f"the checkpoint's state has format {version}, this Millpond reads format {VERSION}",
-                remedy="use the Millpond that wrote it, or a new checkpoint",
-            )
-        if layout != fingerprint:
-            raise StateError(
-                "the checkpoint belongs to another query", remedy="use a new checkpoint for a changed query"
-            )
-        tables = {}
-        at = _HEAD.size
+        slots = list(slots)
+        shapes = {s.name: s.schema if chunk is None else s.stored_schema for s in slots}
+        tables, revision = unpacked_tables(data, shapes, fingerprint)
         for slot in slots:
-            length = _LENGTH.unpack_from(data, at)[0] if at + _LENGTH.size <= len(data) else -1
-            at += _LENGTH.size
-            if not 0 <= length <= len(data) - at:
-                raise _damaged()
-            if length:
-                buffer = pa.py_buffer(memoryview(data)[at : at + length])
-                schema = slot.schema if chunk is None else slot.stored_schema
-                table = _read_table(buffer, schema)
-                if slot.chunk is not None and chunk is not None:
-                    numbers = pa.array(np.full(table.num_rows, chunk, np.int32))
-                    table = table.append_column(slot.chunk, numbers).select(slot.schema.names)
-                tables[slot.name] = table
-                at += length
-        if at != len(data):
-            raise _damaged()
+            if slot.chunk is not None and chunk is not None and slot.name in tables:
+                table = tables[slot.name]
+                numbers = pa.array(np.full(table.num_rows, chunk, np.int32))
+                tables[slot.name] = table.append_column(slot.chunk, numbers).select(slot.schema.names)
         return Synopsis(tables), revision
+
+
+def packed_tables(
+    tables: Mapping[str, pa.Table], shapes: Mapping[str, pa.Schema], fingerprint: bytes, revision: int
+) -> bytes:
+    """Tables as bytes that name their version and the layout they follow; those without rows may be absent."""
+    sink = [_HEAD.pack(MAGIC, VERSION, fingerprint, revision)]
+    for name, schema in shapes.items():
+        table = tables.get(name)
+        if table is None or not table.num_rows:
+            sink.append(_LENGTH.pack(0))
+            continue
+        batch = table.select(schema.names).combine_chunks().to_batches()[0]
+        body = batch.serialize().to_pybytes()
+        sink += [_LENGTH.pack(len(body)), body]
+    return b"".join(sink)
+
+
+def unpacked_tables(
+    data: bytes, shapes: Mapping[str, pa.Schema], fingerprint: bytes
+) -> tuple[dict[str, pa.Table], int]:
+    """The tables that have rows, and their revision; StateError where the bytes are of another kind."""
+    if len(data) < _HEAD.size or data[:4] != MAGIC:
+        raise StateError("the checkpoint holds no state of Millpond", remedy="use a new checkpoint")
+    _, version, layout, revision = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise StateError(
+            f"the checkpoint's state has format {version}, this Millpond reads format {VERSION}",
+            remedy="use the Millpond that wrote it, or a new checkpoint",
+        )
+    if layout != fingerprint:
+        raise StateError(
+            "the checkpoint belongs to another query", remedy="use a new checkpoint for a changed query"
+        )
+    tables = {}
+    at = _HEAD.size
+    for name, schema in shapes.items():
+        length = _LENGTH.unpack_from(data, at)[0] if at + _LENGTH.size <= len(data) else -1
+        at += _LENGTH.size
+        if not 0 <= length <= len(data) - at:
+            raise _damaged()
+        if length:
+            tables[name] = _read_table(pa.py_buffer(memoryview(data)[at : at + length]), schema)
+            at += length
+    if at != len(data):
+        raise _damaged()
+    return tables, revision
 
 
 def _read_table(buffer: pa.Buffer, schema: pa.Schema) -> pa.Table:

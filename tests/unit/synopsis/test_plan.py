@@ -41,10 +41,10 @@ def sizes(sql: str) -> dict[str, int]:
     out: dict[str, int] = {}
     for kept in verdict.state.streams:
         key = kept.alias or "answer"
+        assert kept.entries is not None and kept.bytes is not None and kept.bytes >= 8 * kept.entries
         out[key] = out.get(key, 0) + kept.entries
     assert verdict.state.entries == sum(out.values())
-    assert verdict.state.bytes == sum(kept.bytes for kept in verdict.state.streams)
-    assert all(kept.bytes >= 8 * kept.entries for kept in verdict.state.streams)
+    assert verdict.state.bytes == sum(kept.bytes or 0 for kept in verdict.state.streams)
     return out
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -11,6 +10,7 @@ from sqlglot import exp
 from millpond.errors import NameError_, SqlError, TypeError_
 from millpond.query import domains
 from millpond.query.domains import SqlType, decimal
+from millpond.query.durations import length_of_time
 from millpond.query.model import Column, Occurrence, Source, Table, time_columns
 from millpond.query.sql import literals
 from millpond.query.sql.conditions import row_condition
@@ -34,8 +34,6 @@ _TYPES: dict[object, SqlType] = {
 }
 TYPE_NAMES = "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, DECIMAL, FLOAT, DOUBLE, STRING, DATE, TIMESTAMP"
 _FORM = "write CREATE [STREAMING] TABLE name (column type, …) USING format OPTIONS (…) TBLPROPERTIES (…)"
-_UNIT = r"(?:microsecond|millisecond|second|minute|hour|day|week)s?"
-_DELAY = re.compile(rf"\s*(?:interval\s+)?[0-9]+\s*{_UNIT}(?:\s+[0-9]+\s*{_UNIT})*\s*", re.IGNORECASE)
 
 
 @dataclass
@@ -78,7 +76,7 @@ def read_table(source: Statement) -> Table:
     origin = Source(clauses.format, clauses.options) if clauses.format else None
     table = Table(name, columns, clauses.streaming, source=origin, properties=clauses.properties)
     table = replace(table, time=_time(source, table, clauses))
-    _guard_watermark(source, table, clauses)
+    _guard_times(source, table, clauses)
     reader = Reader(source, Scope(source, (Occurrence(name, table),)))
     return replace(table, checks=tuple(row_condition(reader, each) for each in checks))
 
@@ -189,10 +187,10 @@ def _clauses(source: Statement, node: exp.Expr | None) -> _Clauses:
 
 
 def _set(source: Statement, node: exp.Expr, settings: dict[str, str]) -> str:
-    """Add one pair of OPTIONS or TBLPROPERTIES; ``time`` and ``watermark`` are ours, in any case."""
+    """Add one pair of OPTIONS or TBLPROPERTIES; ``time``, ``watermark`` and ``idle`` are ours, in any case."""
     only(source, node, "this", "value")
     key, value = _key(source, node.this), node.args["value"]
-    key = key.lower() if key.lower() in ("time", "watermark") else key
+    key = key.lower() if key.lower() in ("time", "watermark", "idle") else key
     if key.lower() in {each.lower() for each in settings}:
         raise SqlError(f"{one_line(key, 40)} is given twice", source.at(node), "give it once")
     sign = "-" if isinstance(value, exp.Neg) else ""
@@ -241,17 +239,19 @@ def _named_time(source: Statement, table: Table, clauses: _Clauses) -> str:
     raise NameError_(f"no column {one_line(wanted)}", place, f"there is {known}")
 
 
-def _guard_watermark(source: Statement, table: Table, clauses: _Clauses) -> None:
-    if "watermark" not in clauses.values:
-        return
-    _stream_only(source, table, clauses.values, "watermark")
-    delay, place = clauses.properties["watermark"], source.at(clauses.values["watermark"])
-    if table.time is None:
-        message = f"stream {one_line(table.name)} has a watermark and no TIMESTAMP column"
-        raise SqlError(message, place, "declare a TIMESTAMP column, or leave the watermark out")
-    if not _DELAY.fullmatch(delay):
-        message = f"the watermark '{one_line(delay, 40)}' is not a length of time"
-        raise SqlError(message, place, "write it as '10 seconds' or '5 minutes'")
+def _guard_times(source: Statement, table: Table, clauses: _Clauses) -> None:
+    """``watermark`` and ``idle`` are lengths of time, of a stream that has a time."""
+    for key in ("watermark", "idle"):
+        if key not in clauses.values:
+            continue
+        _stream_only(source, table, clauses.values, key)
+        length, place = clauses.properties[key], source.at(clauses.values[key])
+        if table.time is None:
+            message = f"stream {one_line(table.name)} has '{key}' and no TIMESTAMP column"
+            raise SqlError(message, place, f"declare a TIMESTAMP column, or leave '{key}' out")
+        if length_of_time(length) is None:
+            message = f"'{key}' = '{one_line(length, 40)}' is not a length of time"
+            raise SqlError(message, place, "write it as '10 seconds' or '5 minutes'")
 
 
 def _stream_only(source: Statement, table: Table, values: Mapping[str, exp.Expr], key: str) -> None:

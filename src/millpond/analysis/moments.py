@@ -1,0 +1,157 @@
+"""Certificates in time: when each row of a layout arrives, and which rows must have come before it.
+
+A layout says what rows there are; here each optional row gets those that must be earlier as company, so
+that it can match at all, and every row gets its moment.  Probes come after everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import cached_property
+
+from millpond.analysis.candidates import Clue, Placed, Sketch
+from millpond.analysis.timing import Group, TimeOrder, clocks_of
+from millpond.query.points import Points
+
+_SECOND = Fraction(1_000_000)
+# No layout starts earlier.
+_FIRST = Points().of(datetime(2000, 1, 1, tzinfo=UTC))
+
+
+def in_time(clue: Clue, sketch: Sketch) -> Iterator[Sketch]:
+    """The layout with moments; none where its optional rows are of a stream that ends.
+
+    Each optional row has a company of its own, or one at the beginning serves all.
+    """
+    schedule = _Schedule(clue)
+    keeper = sketch.universe[0].occurrence
+    if schedule.order.ends(schedule.group(keeper)):
+        return
+    company = schedule.company(keeper)
+    yield _arranged(schedule, sketch, company, company)
+    if company:
+        yield _arranged(schedule, sketch, company, [])
+
+
+def _arranged(schedule: _Schedule, sketch: Sketch, first: Sequence[str], each: Sequence[str]) -> Sketch:
+    """The ``first`` come before the first optional row, ``each`` before every other one."""
+    past = schedule.past([*sketch.setup, *sketch.universe, *(p for probe in sketch.probes for p in probe)])
+    clock = _Clock(schedule)
+    setup = [*past, *clock.together(schedule.lasting(schedule.accompanied(sketch.setup, each)))]
+    universe: list[Placed] = []
+    for placed in sketch.universe:
+        company = each if universe else first
+        rows = clock.together([*(Placed(alias, placed.assignment) for alias in company), placed])
+        setup += rows[:-1]
+        universe.append(rows[-1])
+    probes = []
+    there = set(first) - set(each)
+    for probe in sketch.probes:
+        wanted = [placed for placed in probe if placed.occurrence not in there]
+        rows = schedule.lasting(schedule.accompanied(wanted, each))
+        probes.append(_Clock(schedule, clock.now).together(rows))
+    return Sketch(_by_moment(setup), tuple(universe), tuple(_by_moment(probe) for probe in probes))
+
+
+def _by_moment(rows: Iterable[Placed]) -> tuple[Placed, ...]:
+    """The rows as they are fed, those of relations first."""
+    return tuple(sorted(rows, key=lambda p: (p.moment is not None, p.moment or 0)))
+
+
+@dataclass(frozen=True)
+class _Schedule:
+    """What a part's order in time asks of the rows of a layout."""
+
+    clue: Clue
+
+    @cached_property
+    def order(self) -> TimeOrder:
+        return self.clue.ordering.time
+
+    def group(self, alias: str) -> Group:
+        return self.order.groups[self.order.number[alias]]
+
+    def company(self, alias: str) -> list[str]:
+        """The occurrences that must have come before a row of ``alias``, or with it."""
+        down = self.order.down(self.group(alias))
+        return [a for a in self.clue.aliases if a != alias and self.group(a) in down]
+
+    def accompanied(self, rows: Sequence[Placed], company: Sequence[str]) -> list[Placed]:
+        """The rows, and before each optional one that is repeated among them its company."""
+        if not company:
+            return list(rows)
+        keepers = {p.occurrence for p in rows if set(self.company(p.occurrence)) == set(company)}
+        there = {(p.occurrence, id(p.assignment)) for p in rows}
+        out: list[Placed] = []
+        for placed in rows:
+            if placed.occurrence in keepers:
+                out += [
+                    Placed(alias, placed.assignment)
+                    for alias in company
+                    if (alias, id(placed.assignment)) not in there
+                ]
+            out.append(placed)
+        return out
+
+    def lasting(self, rows: Iterable[Placed]) -> list[Placed]:
+        """The rows of streams that do not end."""
+        return [p for p in rows if not self.order.ends(self.group(p.occurrence))]
+
+    def past(self, rows: Sequence[Placed]) -> list[Placed]:
+        """A row of every relation and of every stream that ends."""
+        if not rows:
+            return []
+        assignment = rows[0].assignment
+        clocks = clocks_of(self.clue.ordering.part.select)
+        return [
+            Placed(alias, assignment, assignment.get(clocks[alias]) if alias in clocks else None)
+            for group in self.order.groups
+            if self.order.ends(group)
+            for alias in group
+        ]
+
+    @cached_property
+    def levels(self) -> dict[Group, int]:
+        """The length of the longest chain of endless groups before each."""
+        levels: dict[Group, int] = {}
+        for group in sorted(self.order.endless, key=lambda g: len(self.order.down(g))):
+            before = [levels[g] for g in self.order.down(group) if g != group and g in levels]
+            levels[group] = 1 + max(before, default=-1)
+        return levels
+
+    @cached_property
+    def beginning(self) -> Fraction:
+        """A moment after every constant that a timestamp is compared with, and after all that ends."""
+        closure = self.clue.ordering.closure
+        ends = [_FIRST]
+        for clock in clocks_of(self.clue.ordering.part.select).values():
+            if clock in closure.index:
+                r = closure.range(clock)
+                ends += [x for x in (r.low, r.high) if x is not None]
+        return (max(ends) // _SECOND + 2) * _SECOND
+
+
+class _Clock:
+    """Gives rows their moments, one after the other."""
+
+    def __init__(self, schedule: _Schedule, now: Fraction | None = None) -> None:
+        self._schedule = schedule
+        self.now = schedule.beginning if now is None else now
+
+    def together(self, rows: Sequence[Placed]) -> list[Placed]:
+        """Moments for rows of which each stream comes after those that must be before it."""
+        assignments: dict[int, int] = {}
+        for placed in rows:
+            assignments.setdefault(id(placed.assignment), len(assignments))
+        levels = self._schedule.levels
+        width = len(assignments)
+        out = []
+        for placed in rows:
+            level = levels[self._schedule.group(placed.occurrence)]
+            step = level * width + assignments[id(placed.assignment)]
+            out.append(replace(placed, moment=self.now + step * _SECOND))
+        self.now += (max(levels.values(), default=0) + 1) * max(width, 1) * _SECOND
+        return out
