@@ -14,6 +14,7 @@ from millpond.analysis.certificate import find_witness
 from millpond.analysis.explain import essential, undetermined_reason, violation_reason
 from millpond.analysis.needs import Failure, Need, SelectNeeds, needs_of
 from millpond.analysis.ordering import Ordering
+from millpond.analysis.published import published_verdict
 from millpond.analysis.selfjoin import has_self_join
 from millpond.analysis.timing import clocks_of, is_timed
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED, Reason, State, Verdict
@@ -66,12 +67,24 @@ def decide(query: Query) -> Verdict:
         try:
             if any(is_timed(part) for each in needs for part, wanted in each.parts if wanted):
                 timed = TimedPlan(query, tuple(needs))
-                return Verdict(BOUNDED, (), timed_state(timed), query, timed=timed)
+                told = _published(query, needs, bounded=True)
+                return Verdict(BOUNDED, (), timed_state(timed), query, timed=timed, published=told)
             plan = plan_of(query, needs)
         except NoPlan as gap:
             return _undetermined(query, (undetermined_reason("no-synopsis", str(gap)),))
         return Verdict(BOUNDED, (), state_of(plan), query, plan=plan)
-    return _unbounded_or_undetermined(query, failures)
+    verdict = _unbounded_or_undetermined(query, failures)
+    if verdict.outcome == UNBOUNDED:
+        return replace(verdict, published=_published(query, needs, bounded=False))
+    return verdict
+
+
+def _published(query: Query, needs: list[SelectNeeds], bounded: bool) -> str | None:
+    """What paper 2 says of a query that is a single part."""
+    if len(query.selects) > 1 or len(needs[0].parts) != 1:
+        return None
+    (part, _) = needs[0].parts[0]
+    return published_verdict(needs[0].select, part, needs[0].distinct, bounded) if is_timed(part) else None
 
 
 def analyse(query: Query) -> tuple[list[SelectNeeds], list[tuple[Select, Failure]]]:

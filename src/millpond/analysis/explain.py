@@ -38,6 +38,7 @@ _UNDETERMINED = {
 }
 _KEEPS = {
     "count": "number of rows",
+    "matches": "number of matches",
     "presence": "whether there was a row",
     "rows already emitted": "rows already written",
 }
@@ -71,7 +72,7 @@ def _message(select: Select, failure: Failure, columns: tuple[str, ...]) -> str:
     keeper = _stream(select, violation.keeper)
     coming = _coming_rows(select, failure)
     match violation.code:
-        case "unbounded-projection" if len(select.occurrences) == 1:
+        case "unbounded-projection" if len(select.occurrences) == 1 or _comes_last(failure):
             return (
                 f"{columns[0]} is in a result without duplicates and can take any number of values: "
                 f"each one must be remembered, to recognise it when it comes again"
@@ -126,6 +127,12 @@ def _message(select: Select, failure: Failure, columns: tuple[str, ...]) -> str:
         f"which rows of {keeper} {coming} matches depends on {_listed(own)} at once: "
         f"no row of {keeper} is the best for all, so none may be forgotten"
     )
+
+
+def _comes_last(failure: Failure) -> bool:
+    """No other stream's rows come after those to be kept."""
+    last = TimeOrder(failure.part).last
+    return last is not None and failure.violation.keeper in last
 
 
 def _holders(failure: Failure) -> tuple[str, str]:
@@ -228,13 +235,14 @@ def explain(verdict: Verdict) -> str:
         how many rows of S a coming row of T matches depends on every value seen
         so far.
     """
+    told = _wrapped("  ", f"{verdict.published}.", "  ") if verdict.published else []
     if verdict.outcome == BOUNDED:
-        return "\n".join([_bounded_headline(verdict), *_kept_lines(verdict)])
+        return "\n".join([_bounded_headline(verdict), *_kept_lines(verdict), *told])
     if verdict.outcome == UNBOUNDED:
         headline = "unbounded: memory must grow with the streams, whatever the program"
     else:
         headline = "undetermined: neither a bound nor a proof of growth was found"
-    return "\n".join([headline, *_reason_lines(verdict.reasons)])
+    return "\n".join([headline, *_reason_lines(verdict.reasons), *told])
 
 
 def _reason_lines(reasons: Sequence[Reason]) -> list[str]:

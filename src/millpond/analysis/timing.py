@@ -54,7 +54,7 @@ class TimeOrder:
         return self.part.closure
 
     @cached_property
-    def _clocks(self) -> dict[str, Ref]:
+    def clocks(self) -> dict[str, Ref]:
         known = clocks_of(self.part.select)
         return {alias: clock for alias, clock in known.items() if clock in self._closure.index}
 
@@ -70,9 +70,9 @@ class TimeOrder:
         for alias in self.part.aliases:
             if alias in self.relations:
                 continue
-            mine = self._clocks.get(alias)
+            mine = self.clocks.get(alias)
             for group in groups:
-                other = self._clocks.get(group[0])
+                other = self.clocks.get(group[0])
                 if mine is not None and other is not None and self._closure.fixed_difference(mine, other):
                     group.append(alias)
                     break
@@ -98,8 +98,8 @@ class TimeOrder:
         """``a.ts <> b.ts`` in every match."""
         if self.is_before(a, b) or self.is_before(b, a):
             return True
-        mine = {self._clocks[alias] for alias in a if alias in self._clocks}
-        other = {self._clocks[alias] for alias in b if alias in self._clocks}
+        mine = {self.clocks[alias] for alias in a if alias in self.clocks}
+        other = {self.clocks[alias] for alias in b if alias in self.clocks}
         return any(
             (d.left in mine and d.right in other) or (d.left in other and d.right in mine)
             for d in self.part.apart
@@ -109,7 +109,7 @@ class TimeOrder:
         """That ``a`` is not after ``b``, and whether it is before it."""
         if a == self.relations or b == self.relations:
             return (0, True) if a == self.relations and a != b else None
-        x, y = self._clocks.get(a[0]), self._clocks.get(b[0])
+        x, y = self.clocks.get(a[0]), self.clocks.get(b[0])
         if x is None or y is None or a == b:
             return None
         bound = self._closure.bound(x, y)
@@ -121,7 +121,7 @@ class TimeOrder:
         """There are finitely many rows: relations, and streams whose timestamps are bounded above."""
         if group == self.relations:
             return True
-        clock = self._clocks.get(group[0])
+        clock = self.clocks.get(group[0])
         return clock is not None and not self._closure.high_end[self._closure.index[clock]]
 
     @cached_property

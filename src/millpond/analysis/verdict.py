@@ -98,7 +98,8 @@ class State:
 @dataclass(frozen=True)
 class Verdict:
     """The outcome with its certificate: ``plan`` (or ``timed``, where time matters) if bounded, ``clue`` (the
-    source of witnesses) if not."""
+    source of witnesses) if not.  ``published`` says what the paper's own theorem makes of a query in time,
+    where that differs."""
 
     outcome: str
     reasons: tuple[Reason, ...]
@@ -107,6 +108,7 @@ class Verdict:
     plan: Plan | None = field(default=None, repr=False)
     timed: TimedPlan | None = field(default=None, repr=False)
     clue: Clue | None = field(default=None, repr=False)
+    published: str | None = None
 
     @property
     def query_text(self) -> str:
@@ -138,4 +140,5 @@ class Verdict:
             "reasons": [reason.to_json() for reason in self.reasons],
             "state": self.state.to_json(),
             "query": self.query_text,
+            "published": self.published,
         }

@@ -195,7 +195,7 @@ class Synopsis:
 def packed_tables(
     tables: Mapping[str, pa.Table], shapes: Mapping[str, pa.Schema], fingerprint: bytes, revision: int
 ) -> bytes:
-    """Tables as bytes that name their version and the layout they follow; those without rows may be absent."""
+    """Tables as bytes that name their version and the layout they follow; one without rows may be absent."""
     sink = [_HEAD.pack(MAGIC, VERSION, fingerprint, revision)]
     for name, schema in shapes.items():
         table = tables.get(name)

@@ -117,10 +117,11 @@ class _Builder:
             return
         every = "SELECT DISTINCT" if term.distinct else "SELECT"
         columns = ", ".join(self.columns)
-        before, after = (
-            f"{every} {columns} FROM ({' UNION ALL '.join(f'(SELECT {columns} FROM ({r}))' for r in rows[v])})"
-            for v in ("old", "now")
-        )
+        unions = {
+            version: " UNION ALL ".join(f"(SELECT {columns} FROM ({text}))" for text in texts)
+            for version, texts in rows.items()
+        }
+        before, after = (f"{every} {columns} FROM ({unions[version]})" for version in ("old", "now"))
         always = any(s.group_by is None for s in grouped)
         self.terms.append(
             TermProgram(
@@ -235,7 +236,7 @@ class _Builder:
         columns = ", ".join([*self._groups(steps, select), f"{value} AS v"])
         result = f"SELECT DISTINCT {columns} FROM {steps.table(final)}_new"
         merge = "SELECT DISTINCT * FROM rows"
-        if extreme and aggregate is not None:
+        if aggregate is not None and aggregate.function in ("MIN", "MAX"):
             best = f"{aggregate.function.lower()}(v) AS v"
             group = f" GROUP BY {', '.join(keys)}" if keys else " HAVING count(*) > 0"
             merge = f"SELECT {', '.join([*keys, best])} FROM rows{group}"
@@ -321,7 +322,8 @@ class _Builder:
         named = ", ".join(f"{feed.name}_{k} AS {k}" for k in keys)
         weights = ["count(*) AS n", *measures] if steps.counted else []
         grouped = ", ".join(f"{feed.name}_{k}" for k in keys)
-        reduce = f"SELECT {', '.join([named, *weights])} FROM batch WHERE {feed.name}_t IS NOT NULL GROUP BY {grouped}"
+        rows_in = f"FROM batch WHERE {feed.name}_t IS NOT NULL"
+        reduce = f"SELECT {', '.join([named, *weights])} {rows_in} GROUP BY {grouped}"
         table = part.select.occurrence(feed.alias).table
         schema = _feed_schema(self._typed(steps, feed, table), reduce)
         rows = self.relations.get(feed.name)

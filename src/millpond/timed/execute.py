@@ -144,9 +144,10 @@ def _keep_past(engine: Engine, step: SetProgram) -> None:
     keys = _listed(", ".join(step.key))
     nothing = "".join(f", NULL AS {c}" for c in step.key)
     kid = "dense_rank() OVER (ORDER BY front, place) AS kid"
+    next_one = f"FROM {name}_history b WHERE a.front = b.front AND a.place = b.place AND a.until = b.t"
     gaps = (
-        f"SELECT front, place, until AS t, FALSE AS live{nothing} FROM {name}_history a WHERE until < {NEVER} "
-        f"AND NOT EXISTS (FROM {name}_history b WHERE a.front = b.front AND a.place = b.place AND a.until = b.t)"
+        f"SELECT front, place, until AS t, FALSE AS live{nothing} FROM {name}_history a "
+        f"WHERE until < {NEVER} AND NOT EXISTS ({next_one})"
     )
     lives = f"SELECT front, place, t, TRUE AS live{keys} FROM {name}_history"
     engine.keep(f"{name}_past", f"SELECT {kid}, * FROM ({lives} UNION ALL {gaps})")

@@ -15,7 +15,7 @@ from functools import cached_property
 from millpond.analysis.needs import Need
 from millpond.analysis.ordering import Bools
 from millpond.analysis.timing import Group, TimeOrder, clocks_of
-from millpond.query.closure import Closure
+from millpond.query.closure import Closure, Range
 from millpond.query.domains import Domain
 from millpond.query.model import Ref
 from millpond.synopsis.classes import NoPlan
@@ -175,6 +175,21 @@ class TimedNeed:
             if len(ends) == 1:
                 out.append(ends[0])
         return tuple(dict.fromkeys(out))
+
+    def refusable(self, ref: Ref) -> Range:
+        """Where the values of a column lie that a coming one can be equal to, as far as that is known."""
+        lows: list[Fraction | None] = []
+        highs: list[Fraction | None] = []
+        for d in self.part.apart:
+            for mine, other, shift in ((d.left, d.right, d.value), (d.right, d.left, -d.value)):
+                if mine == ref and other is not None and other.occurrence != ref.occurrence:
+                    r = self.closure.range(other)
+                    lows.append(None if r.low is None else r.low + shift)
+                    highs.append(None if r.high is None else r.high + shift)
+        return Range(
+            min((x for x in lows if x is not None), default=None) if None not in lows else None,
+            max((x for x in highs if x is not None), default=None) if None not in highs else None,
+        )
 
     # --- demands ---------------------------------------------------------------------------------------
 

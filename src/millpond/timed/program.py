@@ -14,9 +14,9 @@ from millpond.synopsis.program import TermProgram
 class FeedProgram:
     """The rows that matter of one occurrence.
 
-    ``names`` are its columns in the stream, ``columns`` what to take of a row, by name and SQL text: the first
-    is NULL for rows that do not matter, and else the moment.  ``reduce`` gathers them from ``batch``.  ``rows`` are those of a
-    relation, as Arrow IPC.
+    ``names`` are its columns in the stream, ``columns`` what to take of a row, by name and SQL text: the
+    first is NULL for rows that do not matter, and else the moment.  ``reduce`` gathers them from ``batch``.
+    ``rows`` are those of a relation, as Arrow IPC.
     """
 
     name: str
@@ -41,9 +41,9 @@ class FeedProgram:
 class SetProgram:
     """One set of streams whose partial matches wait.
 
-    ``matches`` finds new ones.  Of its ``key`` the columns ``fixed`` tell fronts apart, ``demands`` are compared
-    (True: smaller is less), ``differing`` must differ.  ``counts`` are added up; without any, fronts are kept.
-    After the moment ``expires`` nothing can complete its matches.
+    ``matches`` finds new ones.  Of its ``key`` the columns ``fixed`` tell fronts apart, ``demands`` are
+    compared (True: smaller is less), ``differing`` must differ.  ``counts`` are added up; without any, fronts
+    are kept.  After the moment ``expires`` nothing can complete its matches.
     """
 
     table: str
@@ -74,9 +74,9 @@ class NeedProgram:
 
 @dataclass(frozen=True)
 class Clock:
-    """The time of a stream: SQL for a row's moment, the microseconds that a row may come after later ones, the
-    seconds that the others wait for it when it sends nothing (None: as long as it takes), and the moment after
-    which its rows do not matter."""
+    """The time of a stream: SQL for a row's moment, the microseconds that a row may come after later ones,
+    the seconds that others wait for it when it sends nothing (None: as long as it takes), and the moment
+    after which its rows do not matter."""
 
     stream: str
     moment: str

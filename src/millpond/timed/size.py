@@ -28,13 +28,13 @@ def timed_state(plan: TimedPlan) -> State:
     open demands is not.  Raises NoPlan where nothing is known to keep."""
     kept: list[Kept] = []
     for needs in plan.selects:
-        for part, wanted in needs.parts:
+        for _, wanted in needs.parts:
             for need in wanted:
                 timed = TimedNeed(need, shown_refs(needs.select, need))
                 _try(timed)
                 past = (timed.order.relations,)
                 kept += [_kept(timed, p.waiting) for p in timed.sets[:-1] if p.waiting.groups != past]
-            kept += _results(needs.select, needs.distinct, part)
+                kept += _result(needs.select, needs.distinct, need)
     if any(k.entries is None for k in kept):
         return State(None, None, tuple(kept))
     return State(sum(k.entries or 0 for k in kept), sum(k.bytes or 0 for k in kept), tuple(kept))
@@ -64,15 +64,17 @@ def _try(timed: TimedNeed) -> None:
         steps.matches(plan.waiting, plan.arrivals)
 
 
-def _results(select: Select, distinct: bool, part: Part) -> list[Kept]:
-    """Groups, and rows that were written, where they must be remembered."""
-    aggregate = is_aggregate(select)
+def _result(select: Select, distinct: bool, need: Need) -> list[Kept]:
+    """Groups (with the values of an argument that are counted), and rows that were written."""
+    aggregate, part = is_aggregate(select), need.part
     if not aggregate and not distinct:
         return []
-    wanted = tuple(select.group_by or ()) if aggregate else tuple(sorted(item_refs(select.items), key=str))
+    wanted = shown_refs(select, need)
+    if need.aggregate is not None and need.aggregate.function in ("MIN", "MAX"):
+        wanted = {r for ref in select.group_by or () for r in refs(part.standing_for(ref))}
     what = "current answer" if aggregate else "rows already emitted"
     try:
-        codes = [exact_code(part, ref) for ref in dict.fromkeys(wanted)]
+        codes = [exact_code(part, ref) for ref in sorted(wanted, key=str)]
     except NoPlan:
         return [Kept(None, None, (), (what,), None, None)]
     entries = prod(code.classes for code in codes)
@@ -91,8 +93,12 @@ def _kept(timed: TimedNeed, waiting: Waiting) -> Kept:
             sizes.append(code.classes)
         except NoPlan:
             sizes.append(None)
+    if timed.need.counted:
+        sizes += [_refused(timed, ref) for ref in waiting.differing]
     compared: list[int | None] = []
     for demand in waiting.demands:
+        if len(demand.terms) == 1 and demand.terms[0][0] in waiting.shown:
+            continue  # the result has told it already
         size = _values(part, demand)
         (sizes if demand.exact or timed.need.counted else compared).append(size)
     entries = _entries(sizes, compared, len(waiting.differing), timed.need.counted)
@@ -101,7 +107,8 @@ def _kept(timed: TimedNeed, waiting: Waiting) -> Kept:
         width += _COUNT * (1 + sum(1 + m.summed for m in timed.need.measures))
     names = [a for group in waiting.groups for a in group]
     size_ = None if entries is None else entries * max(width, _WORD)
-    keeps = ("count",) if timed.need.counted else _front_text(waiting)
+    counted = "count" if len(names) == 1 else "matches"
+    keeps = (counted,) if timed.need.counted else _front_text(waiting)
     return Kept(" and ".join(names), None, tuple(columns), keeps, entries, size_)
 
 
@@ -133,6 +140,20 @@ def _entries(
         return None
     rest = finite[:-1] if len(finite) == len(compared) else finite
     return prod(known) * prod(rest) * alternatives(differing)
+
+
+def _refused(timed: TimedNeed, ref: Ref) -> int | None:
+    """The values that coming ones must differ from, and all others."""
+    own, r = timed.closure.range(ref), timed.refusable(ref)
+    lows = [x for x in (own.low, r.low) if x is not None]
+    highs = [x for x in (own.high, r.high) if x is not None]
+    if not lows or not highs:
+        return None
+    step = type_of(timed.part, ref).step
+    width = min(highs) - max(lows)
+    if not step and width > 0:
+        return None
+    return (int(width / step) if step else 0) + 2 if width >= 0 else 1
 
 
 def _values(part: Part, demand: Demand) -> int | None:

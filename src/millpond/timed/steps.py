@@ -200,7 +200,7 @@ class Steps:
                     if mine == x and z.occurrence in new and self._still_open(d):
                         value = self._number(f"e.{self._raw(arrival, z)}", z)
                         end = self._shifted(f"{table}.q{number}", shift, z)
-                        out.append(f"({value} <> {end})")
+                        out.append(f"({value} IS DISTINCT FROM {end})")
         return out
 
     def _still_open(self, d: Disequality) -> bool:
@@ -217,12 +217,20 @@ class Steps:
             out.append((name, self._demand(demand, arrival, new)))
         for name, ref in zip(self.differing(waiting), waiting.differing, strict=True):
             if ref.occurrence in new:
-                text = self._number(f"e.{self._raw(arrival, ref)}", ref)
+                text = self._refusable(f"e.{self._raw(arrival, ref)}", ref)
             else:
                 assert arrival.old is not None
                 text = f"h.q{arrival.old.differing.index(ref)}"
             out.append((name, text))
         return out
+
+    def _refusable(self, raw: str, ref: Ref) -> str:
+        """The value that coming ones must differ from; NULL where none can be equal to it."""
+        r = self.timed.refusable(ref)
+        value = self._number(raw, ref)
+        ends = [f"{value} >= {self._constant(r.low, ref)}"] if r.low is not None else []
+        ends += [f"{value} <= {self._constant(r.high, ref)}"] if r.high is not None else []
+        return f"CASE WHEN {' AND '.join(ends)} THEN {value} END" if ends else value
 
     def _demand(self, demand: Demand, arrival: Arrival, new: set[str]) -> str:
         """A demand of the whole match: the harder of what its old and its new rows demand."""

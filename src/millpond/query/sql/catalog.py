@@ -187,7 +187,7 @@ def _clauses(source: Statement, node: exp.Expr | None) -> _Clauses:
 
 
 def _set(source: Statement, node: exp.Expr, settings: dict[str, str]) -> str:
-    """Add one pair of OPTIONS or TBLPROPERTIES; ``time``, ``watermark`` and ``idle`` are ours, in any case."""
+    """Add a pair of OPTIONS or TBLPROPERTIES; ``time``, ``watermark`` and ``idle`` are ours, in any case."""
     only(source, node, "this", "value")
     key, value = _key(source, node.this), node.args["value"]
     key = key.lower() if key.lower() in ("time", "watermark", "idle") else key

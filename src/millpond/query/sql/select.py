@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from millpond.errors import NameError_, SqlError, TypeError_
-from millpond.query.domains import SqlType
+from millpond.errors import NameError_, Position, SqlError, TypeError_
+from millpond.query.domains import TIMESTAMP, SqlType
+from millpond.query.evaluate import refs
 from millpond.query.model import TRUE, Condition, Item, Literal, Occurrence, Query, Ref, Select, Table, Term
 from millpond.query.sql.conditions import conjunction, group_condition, row_condition
 from millpond.query.sql.constants import Bound, constant
@@ -115,7 +116,25 @@ def _select(source: Source, node: exp.Select, tables: Mapping[str, Table]) -> _R
     having = _having(reader, node.args.get("having"), items)
     text, place = source.slice(node), source.at(node)
     select = Select(occurrences, _named(items, bound), where, group_by, having, text, place)
+    _guard_times(source, select, items)
     return _Read(select, tuple(each.type for each in bound))
+
+
+def _guard_times(source: Source, select: Select, items: Sequence[_Item]) -> None:
+    """A join of streams has no timestamps in its result, as in paper 2: matches are told without them."""
+    if sum(o.table.streaming for o in select.occurrences) < 2:
+        return
+    places: list[tuple[Position | None, frozenset[Ref]]] = [
+        (source.at(i.node), refs(s.expression)) for i, s in zip(items, select.items, strict=True)
+    ]
+    places += [(select.position, frozenset({ref})) for ref in select.group_by or ()]
+    places.append((select.position, refs(select.having)))
+    for place, mentioned in places:
+        for ref in sorted(mentioned, key=str):
+            table = select.occurrence(ref.occurrence).table
+            if table.streaming and table.column(ref.column).type is TIMESTAMP:
+                message = f"{one_line(str(ref))} is a timestamp in the result of a join of streams"
+                raise TypeError_(message, place, "compare it in WHERE, and select other columns")
 
 
 # --- FROM and WHERE ----------------------------------------------------------------------------------
