@@ -236,6 +236,8 @@ def _disequality(clue: Clue, n: int) -> Iterator[Sketch]:
     """x <> y counted: a probe with a fresh y counts all rows, one with y = x_k all but the k-th."""
     left, right = clue.violation.columns
     gap = next(d.value for d in clue.ordering.part.apart if (d.left, d.right) == (left, right))
+    if clue.violation.keeper == right.occurrence != left.occurrence:
+        left, right, gap = right, left, -gap
     others = [a for a in clue.aliases if a != left.occurrence]
     layout = Layout(clue.ordering, clue.violation, n + 2)
     for given, contrast in _value_pairs(clue):

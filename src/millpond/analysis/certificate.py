@@ -51,7 +51,7 @@ def find_witness(query: Query, clue: Clue, n: int) -> Witness | None:
     fills = _fills(clue)
     misfit: WitnessSizeError | None = None
     sketches: Iterable[Sketch] = candidates(clue, n)
-    if is_timed(clue.ordering.part):
+    if is_timed(clue.ordering.part) or clue.ordering.time.clocks:
         sketches = (timed for sketch in sketches for timed in in_time(clue, sketch))
     tried = ((sketch, fill) for sketch in sketches for fill in fills)
     for sketch, fill in islice(tried, MAX_CANDIDATES):

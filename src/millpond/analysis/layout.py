@@ -60,20 +60,45 @@ class Layout:
             start=Fraction(0),
         )
         self._stride = _ceil(2 * reach + 2 * (len(self._closure.nodes) + 2) * self._step, self._step)
-        self._anchored = _anchored(ordering)
+        self._around = _anchored(ordering)
+        self._anchored = self._around
+        if self._around and not all(self.assignment(i) for i in (0, max(rounds - 1, 0))):
+            self._anchored = self._apart_enough(max(rounds - 1, 0))
 
     def assignment(self, i: int, given: Mapping[Ref, Fraction] | None = None) -> Assignment | None:
         """The full assignment of round ``i``, with further columns as ``given``; None if there is none."""
-        fixed: Assignment = dict(self._anchored)
-        for track in self._violation.tracks:
-            start, gap = self._place(track, i)
-            for ref, offset in self._inside(track, gap).items():
-                fixed[ref] = start + offset
+        fixed: Assignment = {**self._anchored, **self._tracked(i)}
         for ref, point in (given or {}).items():
             if fixed.setdefault(ref, point) != point:
                 return None
         solution = self._closure.solve(fixed, self._ordering.part.apart)
         return None if solution is None else self._with_expressions(solution)
+
+    def _tracked(self, i: int) -> Assignment:
+        """The columns of the tracks in round ``i``."""
+        found: Assignment = {}
+        for track in self._violation.tracks:
+            start, gap = self._place(track, i)
+            found |= {ref: start + offset for ref, offset in self._inside(track, gap).items()}
+        return found
+
+    def _apart_enough(self, last: int) -> Assignment:
+        """Values of relations and of streams that end with all rounds between them.
+
+        What must not be above the tracks is taken from the lowest round, what must not be below them from
+        the highest; the first and the last round are these.
+        """
+        apart = self._ordering.part.apart
+        ends = [self._closure.solve(self._tracked(i), apart) for i in (0, last)]
+        moving = [self._closure.index[ref] for track in self._violation.tracks for ref in track.columns]
+        found = dict(self._around)
+        for ref in self._around:
+            a = self._closure.index[ref]
+            values = [end[ref] for end in ends if end is not None]
+            under, over = self._closure.finite[a, moving].any(), self._closure.finite[moving, a].any()
+            if values and under != over:
+                found[ref] = min(values) if under else max(values)
+        return found
 
     def _with_expressions(self, solution: Assignment) -> Assignment:
         """Where a column stands for an expression, a free column of it is set so that it comes true."""
@@ -120,7 +145,7 @@ class Layout:
         for node in self._closure.nodes:
             if node.type.family is family:
                 r = self._closure.range(node.ref)
-                ends += [x for x in (r.low, r.high, self._anchored.get(node.ref)) if x is not None]
+                ends += [x for x in (r.low, r.high, self._around.get(node.ref)) if x is not None]
         return _floor(min(ends), self._step), _ceil(max(ends), self._step)
 
     def _inside(self, track: Track, gap: Fraction) -> Assignment:

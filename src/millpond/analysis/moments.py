@@ -127,10 +127,11 @@ class _Schedule:
         """A moment after every constant that a timestamp is compared with, and after all that ends."""
         closure = self.clue.ordering.closure
         ends = [_FIRST]
-        for clock in clocks_of(self.clue.ordering.part.select).values():
-            if clock in closure.index:
-                r = closure.range(clock)
-                ends += [x for x in (r.low, r.high) if x is not None]
+        clocks = set(clocks_of(self.clue.ordering.part.select).values())
+        for clock in clocks & set(closure.index):
+            r = closure.range(clock)
+            ends += [x for x in (r.low, r.high) if x is not None]
+        ends += [d.value for d in self.clue.ordering.part.apart if d.left in clocks and d.right is None]
         return (max(ends) // _SECOND + 2) * _SECOND
 
 

@@ -59,9 +59,12 @@ class Ordering:
         cuts = sorted({x for i in dense for x in (ranges[i].low, ranges[i].high) if x is not None})
         top = max(len(cuts), 1)
         out = np.zeros((top + 1, n), dtype=bool)
-        out[0] = closure.low_end
-        out[top] = closure.high_end
-        for i in dense:
+        # Dense values crowd between those of relations as well, wherever these may lie.
+        loose = ~closure.stepped & ~closure.pinned
+        by_itself = closure.anchored(()) if closure.anchors else closure
+        out[0] = np.where(loose, by_itself.low_end, closure.low_end)
+        out[top] = np.where(loose, by_itself.high_end, closure.high_end)
+        for i in np.flatnonzero(loose):
             low, high = ranges[i].low, ranges[i].high
             for r in range(1, top):
                 out[r, i] = (low is None or low <= cuts[r - 1]) and (high is None or high >= cuts[r])

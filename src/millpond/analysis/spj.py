@@ -83,9 +83,8 @@ def counted_inequality(ordering: Ordering) -> list[Violation]:
         region = int(np.flatnonzero(ordering.active[:, i, j])[0])
         low, high = ordering.closure.nodes[i].ref, ordering.closure.nodes[j].ref
         track = Track((low, high), region)
-        out.append(
-            Violation("counted-inequality-join", low.occurrence, (low, high), ((low, high),), (track,))
-        )
+        keeper = _waiting(ordering, low, high).occurrence
+        out.append(Violation("counted-inequality-join", keeper, (low, high), ((low, high),), (track,)))
     return out
 
 
@@ -103,9 +102,17 @@ def counted_disequality(ordering: Ordering) -> list[Violation]:
             continue
         regions = np.flatnonzero(ordering.possible[:, i] & ordering.possible[:, j])
         if len(regions):
-            pair, track = (d.left, d.right), Track((d.left,), int(regions[0]))
-            out.append(Violation("counted-disequality-join", d.left.occurrence, pair, (pair,), (track,)))
+            pair, held = (d.left, d.right), _waiting(ordering, d.left, d.right)
+            track = Track((held,), int(regions[0]))
+            out.append(Violation("counted-disequality-join", held.occurrence, pair, (pair,), (track,)))
     return out
+
+
+def _waiting(ordering: Ordering, left: Ref, right: Ref) -> Ref:
+    """The side of a join whose rows wait for the other's: the left one, unless it comes after the right."""
+    time = ordering.time
+    a, b = (time.groups[time.number[ref.occurrence]] for ref in (left, right))
+    return right if time.not_after(b, a) and not time.not_after(a, b) else left
 
 
 def implied_apart(ordering: Ordering, left: Ref, right: Ref) -> bool:

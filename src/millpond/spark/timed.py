@@ -31,7 +31,7 @@ def build_timed(
     ending: DataFrame | None = None,
 ) -> Built:
     """The query over its sources; a row of the stream ``ending`` says that no more input will come."""
-    program, rejected = _with_relations(plan, sources)
+    program, rejected = _with_relations(plan, sources, spark.conf.get("spark.sql.session.timeZone") or "UTC")
     schema = result_schema(spark, query)
     types = [duckdb_type(field.dataType) for field in schema.fields]
     partials = [
@@ -60,9 +60,11 @@ def build_timed(
     return Built(frame, (*schema.names, *extra), stateful=True, partitions=1)
 
 
-def _with_relations(plan: TimedPlan, sources: Mapping[str, Source]) -> tuple[TimedProgram, list[Rejected]]:
+def _with_relations(
+    plan: TimedPlan, sources: Mapping[str, Source], zone: str
+) -> tuple[TimedProgram, list[Rejected]]:
     """The program with the rows of its relations, and those that could not be read."""
-    program = compile_timed(plan, Dialect.SPARK)
+    program = compile_timed(plan, Dialect.SPARK, zone=zone)
     engine = Engine()
     found: dict[str, pa.Table] = {}
     rejected: list[Rejected] = []
@@ -77,7 +79,7 @@ def _with_relations(plan: TimedPlan, sources: Mapping[str, Source]) -> tuple[Tim
         if not table.streaming and sources[name].rejects:
             bad = sources[name].frame.where(f"{REASON} IS NOT NULL").select(REASON, RECORD).collect()
             rejected += [(name, str(row[0]), str(row[1])) for row in bad]
-    return (compile_timed(plan, Dialect.SPARK, found) if found else program), rejected
+    return (compile_timed(plan, Dialect.SPARK, found, zone) if found else program), rejected
 
 
 def _gathered(program: TimedProgram, table: Table, source: Source) -> DataFrame:

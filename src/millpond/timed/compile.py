@@ -25,25 +25,29 @@ from millpond.synopsis.tables import Engine
 from millpond.timed.needs import TimedPlan
 from millpond.timed.plan import TimedNeed, Waiting, WaitingPlan
 from millpond.timed.program import Clock, FeedProgram, NeedProgram, SetProgram, TimedProgram
-from millpond.timed.steps import Feed, Steps, from_number
+from millpond.timed.steps import Feed, Steps, from_number, instant
 
 
 def compile_timed(
-    plan: TimedPlan, dialect: Dialect, relations: Mapping[str, pa.Table] | None = None
+    plan: TimedPlan,
+    dialect: Dialect,
+    relations: Mapping[str, pa.Table] | None = None,
+    zone: str = "UTC",
 ) -> TimedProgram:
     """The program for a plan, its rows taken by SQL of a dialect.
 
-    ``relations`` are the rows of each feed from a relation, gathered, once they are known.
+    ``relations`` are the rows of each feed from a relation, gathered, once they are known.  ``zone`` is the
+    time zone in which the timestamps of the query are written.
     """
-    builder = _Builder(plan.query, dialect, relations or {})
+    builder = _Builder(plan.query, dialect, relations or {}, zone)
     selects = iter(plan.selects)
     for term in plan.query.terms:
         builder.add(term, [next(selects) for _ in term.selects])
     tables = [t for t in plan.query.tables.values() if t.streaming and t.time]
-    return builder.program(tuple(_clock(plan, table, dialect) for table in tables))
+    return builder.program(tuple(_clock(plan, table, dialect, zone) for table in tables))
 
 
-def _clock(plan: TimedPlan, table: Table, dialect: Dialect) -> Clock:
+def _clock(plan: TimedPlan, table: Table, dialect: Dialect, zone: str) -> Clock:
     assert table.time is not None
     ends: list[Fraction | None] = []
     for needs in plan.selects:
@@ -54,7 +58,7 @@ def _clock(plan: TimedPlan, table: Table, dialect: Dialect) -> Clock:
                     group = order.groups[order.number[o.alias]]
                     ends.append(part.closure.range(clocks[o.alias]).high if order.ends(group) else None)
     known = [end for end in ends if end is not None]
-    last = int(max(known)) if known and len(known) == len(ends) else None
+    last = instant(max(known), zone) if known and len(known) == len(ends) else None
     moment = f"CAST({dialect.micros(dialect.name_of(table.time))} AS BIGINT)"
     delay = length_of_time(table.properties.get("watermark", "0 seconds")) or 0
     idle = length_of_time(table.properties.get("idle", ""))
@@ -64,7 +68,8 @@ def _clock(plan: TimedPlan, table: Table, dialect: Dialect) -> Clock:
 class _Builder:
     """Collects the needs and terms of a query."""
 
-    def __init__(self, query: Query, dialect: Dialect, relations: Mapping[str, pa.Table]) -> None:
+    def __init__(self, query: Query, dialect: Dialect, relations: Mapping[str, pa.Table], zone: str) -> None:
+        self.zone = zone
         self.query = query
         self.dialect = dialect
         self.relations = relations
@@ -293,7 +298,7 @@ class _Builder:
             columns = tuple(sorted(_used(timed, alias), key=str))
             feeds.append(Feed(f"f{self._feeds}", alias, table.name, columns, table.streaming))
             self._feeds += 1
-        return Steps(timed, feeds, f"n{len(self.needs)}")
+        return Steps(timed, feeds, f"n{len(self.needs)}", self.zone)
 
     def _need(self, steps: Steps, result: str, merge: str | None) -> str:
         name = f"{steps.prefix}r"
@@ -405,11 +410,11 @@ def _set_program(steps: Steps, plan: WaitingPlan, asked: bool) -> SetProgram:
         tuple(steps.counts()),
         waiting.groups != (steps.timed.order.relations,),
         asked,
-        _expires(steps.timed.part, steps.timed.order, waiting.groups),
+        _expires(steps.timed.part, steps.timed.order, waiting.groups, steps.zone),
     )
 
 
-def _expires(part: Part, order: TimeOrder, groups: Sequence[Group]) -> int | None:
+def _expires(part: Part, order: TimeOrder, groups: Sequence[Group], zone: str) -> int | None:
     """The moment after which a stream that a set waits for has ended."""
     clocks = clocks_of(part.select)
     ends: list[Fraction] = []
@@ -418,7 +423,7 @@ def _expires(part: Part, order: TimeOrder, groups: Sequence[Group]) -> int | Non
             continue
         high = part.closure.range(clocks[group[0]]).high
         ends += [high] if high is not None else []
-    return int(min(ends)) if ends else None
+    return instant(min(ends), zone) if ends else None
 
 
 def _feed_schema(empty: str, reduce: str) -> pa.Schema:

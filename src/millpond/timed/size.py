@@ -99,17 +99,33 @@ def _kept(timed: TimedNeed, waiting: Waiting) -> Kept:
     for demand in waiting.demands:
         if len(demand.terms) == 1 and demand.terms[0][0] in waiting.shown:
             continue  # the result has told it already
+        if demand.exact:
+            columns += _told(part, demand.terms[0][0])
         size = _values(part, demand)
         (sizes if demand.exact or timed.need.counted else compared).append(size)
     entries = _entries(sizes, compared, len(waiting.differing), timed.need.counted)
     width = _WORD * (len(waiting.shown) + len(waiting.demands) + len(waiting.differing))
     if timed.need.counted:
         width += _COUNT * (1 + sum(1 + m.summed for m in timed.need.measures))
-    names = [a for group in waiting.groups for a in group]
+    names = [_stream_name(timed, a) for group in waiting.groups for a in group]
     size_ = None if entries is None else entries * max(width, _WORD)
     counted = "count" if len(names) == 1 else "matches"
     keeps = (counted,) if timed.need.counted else _front_text(waiting)
     return Kept(" and ".join(names), None, tuple(columns), keeps, entries, size_)
+
+
+def _told(part: Part, ref: Ref) -> list[KeptColumn]:
+    """A column whose every value is kept, if there is a number of them."""
+    try:
+        return [kept_column(part, exact_code(part, ref))]
+    except NoPlan:
+        return []
+
+
+def _stream_name(timed: TimedNeed, alias: str) -> str:
+    """The stream's name; its alias where the stream occurs more than once."""
+    tables = {o.alias: o.table.name for o in timed.part.select.occurrences}
+    return tables[alias] if list(tables.values()).count(tables[alias]) == 1 else alias
 
 
 def _front_text(waiting: Waiting) -> tuple[str, ...]:

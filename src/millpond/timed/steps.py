@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from zoneinfo import ZoneInfo
 
 from millpond.analysis.timing import clocks_of
 from millpond.query.closure import Disequality
@@ -45,8 +47,9 @@ class Steps:
     measure, and its sum.
     """
 
-    def __init__(self, timed: TimedNeed, feeds: Sequence[Feed], prefix: str) -> None:
+    def __init__(self, timed: TimedNeed, feeds: Sequence[Feed], prefix: str, zone: str = "UTC") -> None:
         self.timed = timed
+        self.zone = zone
         self.feeds = {feed.alias: feed for feed in feeds}
         self.prefix = prefix
         self.counted = timed.need.counted
@@ -94,6 +97,8 @@ class Steps:
 
     def _arrived(self, waiting: Waiting, arrival: Arrival) -> str:
         together = self._together(arrival)
+        if waiting is self.timed.sets[-1].waiting and not self.counted:
+            together = self._latest(together, arrival)
         out = [f"{text} AS {name}" for name, text in self._values(waiting, arrival)]
         out += [f"{text} AS {name}" for name, text in self._weights(arrival)]
         columns = ", ".join(["e.t", *out])
@@ -106,6 +111,13 @@ class Steps:
         where = "" if self.counted else f" WHERE {rest}"
         past = f"ASOF JOIN {table}_past h ON e.kid = h.kid AND e.t > h.t"
         return f"SELECT {columns} FROM ({pairs}) e {past}{where}"
+
+    def _latest(self, together: str, arrival: Arrival) -> str:
+        """Of rows that are alike the latest: it finds all that the others find, and when does not matter."""
+        columns = [self._raw(arrival, ref) for g in arrival.new for a in g for ref in self.feeds[a].columns]
+        named = ", ".join(["max(t) AS t", *columns])
+        group = f" GROUP BY {', '.join(columns)}" if columns else " HAVING count(*) > 0"
+        return f"SELECT {named} FROM ({together}){group}"
 
     def _together(self, arrival: Arrival) -> str:
         """Rows that arrive at the same moment and match: columns ``<alias number>_<column>``."""
@@ -288,8 +300,18 @@ class Steps:
         if type_.family is Family.STRING:
             return Dialect.DUCKDB.string(self.timed.part.points.strings[int(point) - 1])
         if type_.family is Family.TIME:
-            return str(int(point))
+            return str(instant(point, self.zone))
         return number_text(point)
+
+
+def instant(point: Fraction, zone: str) -> int:
+    """The moment, in microseconds since 1970 in UTC, that a timestamp of the query means in a time zone.
+
+    >>> instant(Fraction(0), "UTC"), instant(Fraction(0), "Etc/GMT+1")
+    (0, 3600000000)
+    """
+    written = datetime(1970, 1, 1, tzinfo=ZoneInfo(zone)) + timedelta(microseconds=int(point))
+    return (written.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def as_number(text: str, type_: SqlType) -> str:
