@@ -1,0 +1,296 @@
+"""Verdicts on queries in time: the criteria, paper 2's own theorems where they differ, and certificates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from millpond import Verdict, check
+from millpond.errors import NotUnboundedError, SqlError
+from tests.support.time_fooling import confirm_time_witness
+
+STREAMS = (
+    "CREATE STREAMING TABLE S (A INT, A2 INT, I TIMESTAMP); CREATE STREAMING TABLE T (B INT, B2 INT, J "
+    "TIMESTAMP); CREATE STREAMING TABLE U (C INT, C2 INT, K TIMESTAMP); CREATE STREAMING TABLE V (E INT, "
+    "E2 INT, L TIMESTAMP); CREATE STREAMING TABLE P (G INT, N STRING, F DOUBLE, H TIMESTAMP);"
+    "CREATE STREAMING TABLE Q (G INT, N STRING, F DOUBLE, M TIMESTAMP); CREATE STREAMING TABLE W (D INT);"
+    "CREATE TABLE R (X INT, Y INT, N STRING, N2 STRING, F DOUBLE, F2 DOUBLE);\n"
+)
+YES, NO, OPEN = "bounded", "unbounded", "undetermined"
+NOON, EVENING = "TIMESTAMP '2024-03-01 12:00:00'", "TIMESTAMP '2024-03-01 18:00:00'"
+CHAIN = "FROM S, T, U WHERE I > J AND J > K"
+EXAMPLE = f"S.A, T.B {CHAIN} AND A > B AND B > 0 AND B < 5"
+UNSOUND = "SELECT DISTINCT 1 FROM S, T, U, V WHERE T.J > U.K AND S.A > T.B AND V.E > U.C"
+TOO_STRICT = "SELECT DISTINCT 1 FROM S, T, U WHERE K < J AND U.C < T.B AND T.B < S.A"
+
+
+@dataclass(frozen=True)
+class Example:
+    title: str
+    query: str
+    outcome: str
+    published: str = ""  # what the paper's own theorem says, where it differs
+    entries: int | None = None
+
+
+def judged(query: str) -> Verdict:
+    verdict = check(STREAMS + query)
+    assert isinstance(verdict, Verdict)
+    return verdict
+
+
+PAPER = [
+    Example("the paper's example", f"SELECT {EXAMPLE}", YES, entries=5),
+    Example("the paper's example with DISTINCT", f"SELECT DISTINCT {EXAMPLE}", NO),
+    Example("the paper's example, B alone with DISTINCT", f"SELECT DISTINCT {EXAMPLE[5:]}", YES),
+    Example(
+        "the paper's example without an order of S and T",
+        "SELECT S.A, T.B FROM S, T, U WHERE J > K AND A > B AND B > 0 AND B < 5",
+        NO,
+    ),
+    Example(
+        "passes Theorem 2, and is not bounded", UNSOUND, NO, "Theorem 2 of Schiff and Özçep would accept"
+    ),
+    Example(
+        "fails Theorem 2, and is bounded", TOO_STRICT, YES, "Theorem 2 of Schiff and Özçep does not cover"
+    ),
+    Example("fails Theorem 2, with <= in time", TOO_STRICT.replace("K < J", "K <= J"), YES),
+    Example("fails Theorem 2 without the order in time", TOO_STRICT.replace("K < J AND ", ""), NO),
+    Example("passes Theorem 2 without the order in time", UNSOUND.replace("T.J > U.K AND ", ""), YES),
+]
+
+SHAPES = [
+    Example("depth 3", "SELECT S.A2 FROM S, T, U, V WHERE I > J AND J > K AND K > L AND E = A AND E IN (1, 2)",
+            YES, "its C2 allows joins of neighbours only, and E = A is not one"),
+    Example("two successors", "SELECT 1 FROM S, T, U WHERE K < I AND K < J", YES,
+            "its C1 wants a tree, and both S and T come right after U", entries=3),
+    Example("two successors, one of them in the result", "SELECT S.A FROM S, T, U WHERE K < I AND K < J", NO),
+    Example("a join with the grandparent", f"SELECT S.A2 {CHAIN} AND A = C AND C = 3", YES,
+            "its C2 allows joins of neighbours only, and A = C is not one", entries=2),
+    Example("a projection at depth 2", f"SELECT C {CHAIN} AND C BETWEEN 1 AND 2", YES,
+            "its C3 refuses U.C in the result", entries=4),
+    Example("a projection at depth 2 without bound", f"SELECT C {CHAIN}", NO),
+    Example("the last stream's columns need no bound", f"SELECT A, A2 {CHAIN}", YES, entries=2),
+    Example("the last but one's do", f"SELECT B {CHAIN}", NO),
+    Example("an equality along the chain", f"SELECT 1 {CHAIN} AND A = B", NO),
+    Example("an equality along the chain, bounded", f"SELECT 1 {CHAIN} AND A = B AND A IN (1, 2)", YES),
+    Example("a counted inequality along the chain", f"SELECT 1 {CHAIN} AND A > B", NO),
+    Example("an inequality along the chain with DISTINCT", f"SELECT DISTINCT 1 {CHAIN} AND A > B", YES),
+    Example("a counted <> along the chain", f"SELECT 1 {CHAIN} AND A <> B", NO),
+    Example("<> along the chain with DISTINCT", f"SELECT DISTINCT 1 {CHAIN} AND A <> B", YES),
+    Example("T1: two columns of one stream", f"SELECT DISTINCT 1 {CHAIN} AND B < A AND B2 < A2", NO),
+    Example("T1: two columns, of one partner", f"SELECT DISTINCT 1 {CHAIN} AND B < A AND B2 < A", YES),
+    Example("T1 does not look back", f"SELECT DISTINCT 1 {CHAIN} AND C < B AND C < A AND B2 > C", YES),
+    Example("T2: the same partner", f"SELECT DISTINCT 1 {CHAIN} AND C < A AND B < A", YES),
+    Example("T2: opposite directions", f"SELECT DISTINCT 1 {CHAIN} AND C < A AND B > A2", NO),
+    Example("T2: different partners", UNSOUND, NO, "would accept"),
+    Example("T2: different partners, one bounded", f"{UNSOUND} AND U.C BETWEEN 1 AND 3", YES),
+]  # fmt: skip
+
+TIMES = [
+    Example("<= between timestamps", "SELECT S.A FROM S, T WHERE J <= I", YES, entries=1),
+    Example("<> between timestamps is no order", "SELECT S.A FROM S, T WHERE J <> I", NO),
+    Example("<= and <> is an order", "SELECT S.A FROM S, T WHERE J <= I AND J <> I", YES),
+    Example("<> between timestamps needs no room of its own", "SELECT 1 FROM S, T WHERE J <> I", YES),
+    Example("merged streams are one", "SELECT S.A, T.B FROM S, T WHERE I = J AND A = B", YES, entries=0),
+    Example("merged streams with DISTINCT", "SELECT DISTINCT 1 FROM S, T WHERE I = J AND A = B", YES),
+    Example("merged streams, an unbounded column with DISTINCT",
+            "SELECT DISTINCT S.A FROM S, T WHERE I = J AND A = B", NO),
+    Example("merged streams before a third", "SELECT C FROM S, T, U WHERE I = J AND A = B AND J < K", YES),
+    Example("merged streams and a third without order",
+            "SELECT C FROM S, T, U WHERE I = J AND A = B AND C = 1", YES),
+    Example("almost merged", "SELECT DISTINCT 1 FROM S, T WHERE I <= J AND A = B", NO),
+    Example("a stream that ends", f"SELECT S.A, T.B FROM S, T WHERE A = B AND I < {NOON}", YES),
+    Example("streams that both end", f"SELECT A FROM S, T WHERE A < B AND I < {NOON} AND J <= {NOON}", YES),
+    Example("a stream that ends bounds nothing else",
+            f"SELECT T.B FROM S, T, U WHERE I < {NOON} AND A = C AND A2 = 1", NO),
+    Example("a stream that begins late", f"SELECT A FROM S, T WHERE A = B AND J > {NOON}", NO),
+    Example("streams that begin late", f"SELECT A FROM S, T WHERE A = B AND J > {NOON} AND I >= {EVENING}", NO),
+    Example("an excluded moment", f"SELECT DISTINCT A FROM S, T WHERE I > J AND I <> {NOON}", NO),
+    Example("an excluded moment where certificates begin",
+            "SELECT DISTINCT A FROM S, T WHERE I > J AND I <> TIMESTAMP '2000-01-01 00:00:05'", NO),
+    Example("constants that order two streams",
+            f"SELECT S.A FROM S, T WHERE J < {NOON} AND I > {EVENING} AND A = B", YES),
+    Example("a contradiction", "SELECT A FROM S, T WHERE I < J AND J < I AND A = B", YES, entries=0),
+    Example("constants in the result", "SELECT 'x', S.A, 1.5, NULL FROM S, T WHERE J < I", YES, entries=1),
+    Example("only constants in the result", "SELECT DISTINCT 'x' FROM S, T WHERE J < I AND A < B", YES),
+    Example("UNION ALL", "SELECT S.A FROM S, T WHERE J < I UNION ALL SELECT T.B FROM S, T WHERE I < J", YES,
+            entries=2),
+    Example("UNION of unbounded columns",
+            "SELECT S.A FROM S, T WHERE J < I UNION SELECT T.B FROM S, T WHERE I < J", NO),
+    Example("UNION with a select without time", "SELECT D FROM W WHERE D = 1 UNION SELECT 2 FROM S, T "
+            "WHERE J < I", YES),
+    Example("OR of two orders", "SELECT DISTINCT 1 FROM S, T WHERE (I < J OR J < I) AND A < B", YES),
+    Example("a stream with itself", "SELECT x.A FROM S x, S y WHERE x.I > y.I", YES, entries=1),
+    Example("a stream with itself, the earlier row shown", "SELECT y.A FROM S x, S y WHERE x.I > y.I", NO),
+    Example("a stream without a time", "SELECT A FROM S, T, W WHERE J < I AND D = 1", NO),
+    Example("a stream without a time, bounded", "SELECT B FROM S, T, W WHERE J < I AND D = 1 AND B IN (1, 2)",
+            YES),
+]  # fmt: skip
+
+AGGREGATES = [
+    Example("COUNT", f"SELECT COUNT(*) {CHAIN}", YES),
+    Example("COUNT beside an unbounded equality", f"SELECT COUNT(*) {CHAIN} AND A = B", NO),
+    Example("SUM and AVG of unbounded columns", f"SELECT SUM(C), AVG(B), SUM(A2) {CHAIN}", YES),
+    Example("MEDIAN of an unbounded column", f"SELECT MEDIAN(C) {CHAIN}", NO),
+    Example("MEDIAN of a bounded column", f"SELECT MEDIAN(C) {CHAIN} AND C BETWEEN 0 AND 9", YES),
+    Example("COUNT(DISTINCT) of the last stream's column", f"SELECT COUNT(DISTINCT A) {CHAIN}", NO),
+    Example("groups of the last stream stay", "SELECT A, COUNT(*) FROM S, T WHERE J < I GROUP BY A", NO),
+    Example("MAX of what comes last", "SELECT MAX(S.A) FROM S, T WHERE J < I AND A2 > B", YES),
+    Example("MAX of what comes first", "SELECT MAX(S.A) FROM S, T WHERE J > I AND A2 > B", NO),
+    Example("MIN of what comes first, alone", "SELECT MIN(S.A) FROM S, T WHERE J > I", YES),
+]
+
+RELATIONS = [
+    Example("an INT equal to a relation's", "SELECT DISTINCT S.A FROM S, R WHERE A = X", YES),
+    Example("a STRING equal to a relation's", "SELECT DISTINCT P.N FROM P, R WHERE P.N = R.N", YES),
+    Example("a DOUBLE equal to a relation's", "SELECT DISTINCT P.F FROM P, R WHERE P.F = R.F", YES),
+    Example("an INT between a relation's", "SELECT DISTINCT S.A FROM S, R WHERE A BETWEEN X AND Y", YES),
+    Example("an INT below a relation's", "SELECT DISTINCT S.A FROM S, R WHERE A < X", NO),
+    Example("an INT between a relation's and a constant",
+            "SELECT DISTINCT S.A FROM S, R WHERE A < X AND A > 0", YES),
+    Example("a DOUBLE between a relation's", "SELECT DISTINCT P.F FROM P, R WHERE P.F BETWEEN R.F AND R.F2", NO),
+    Example("a DOUBLE between a relation's INTs", "SELECT DISTINCT P.F FROM P, R WHERE P.F > X AND P.F < Y", NO),
+    Example("a STRING between a relation's", "SELECT DISTINCT P.N FROM P, R WHERE P.N BETWEEN R.N AND R.N2", NO),
+    Example("another column", "SELECT DISTINCT S.A FROM S, R WHERE A2 = X", NO),
+    Example("the relation's own columns", "SELECT DISTINCT R.Y, R.N FROM S, R WHERE A = X", YES),
+    Example("nothing in common", "SELECT X FROM S, R", YES),
+    Example("rows are answered at once", "SELECT S.A2, R.Y FROM S, R WHERE A = X", YES),
+    Example("a join of streams, equal to a relation's",
+            "SELECT P.G FROM P, Q, R WHERE P.N = Q.N AND Q.N = R.N AND P.G = X", YES),
+    Example("a join of streams, elsewhere", "SELECT 1 FROM P, Q, R WHERE P.N = Q.N AND P.G = X", NO),
+    Example("a counted join of DOUBLEs between a relation's",
+            "SELECT 1 FROM P, Q, R WHERE P.F < Q.F AND P.F >= R.F AND Q.F <= R.F2", NO),
+    Example("a counted <> of DOUBLEs that a relation bounds on one side each",
+            "SELECT 1 FROM P, Q, R WHERE P.F <> Q.F AND P.F >= R.F AND Q.F <= R.F2", NO),
+    Example("an equality of DOUBLEs between a relation's",
+            "SELECT DISTINCT 1 FROM P, Q, R WHERE P.F = Q.F AND P.F > X AND P.F < Y", NO),
+    Example("MAX of a DOUBLE that a relation and a stream bound",
+            "SELECT MAX(P.F) FROM P, Q, R WHERE P.F > R.F AND P.F < R.F2 AND P.F < Q.F", NO),
+    Example("a DOUBLE below a relation's and a constant, counted",
+            "SELECT 1 FROM P, R WHERE P.F < R.F AND P.F > 0 AND P.F < 1", YES),
+    Example("a relation between two streams", "SELECT 1 FROM S, T, R WHERE A <= X AND X <= B", YES),
+]  # fmt: skip
+
+EVERY = [*PAPER, *SHAPES, *TIMES, *AGGREGATES, *RELATIONS]
+
+
+@pytest.mark.parametrize("example", EVERY, ids=lambda e: e.title)
+def test_example(example: Example) -> None:
+    verdict = judged(example.query)
+    assert verdict.outcome == example.outcome, verdict.explain()
+    if example.entries is not None:
+        assert verdict.state.entries == example.entries
+    if example.published:
+        assert verdict.published is not None and example.published in verdict.published
+    else:
+        assert verdict.published is None
+    if verdict.outcome == NO:
+        assert verdict.reasons and verdict.state.entries is None and verdict.timed is None
+    else:
+        assert not verdict.reasons
+
+
+@pytest.mark.parametrize("example", [e for e in EVERY if e.outcome == NO], ids=lambda e: e.title)
+def test_certificates_follow_the_clock(example: Example) -> None:
+    verdict = judged(example.query)
+    catalog = {name: [(c.name, c.type.name) for c in t.columns] for name, t in verdict.query.tables.items()}
+    used = {o.table.name for select in verdict.query.selects for o in select.occurrences}
+    for n in (1, 3, 6):
+        witness = verdict.witness(n)
+        assert len(witness["universe"]) == len(witness["probes"]) == n
+        if used <= {"S", "T", "U", "V"} or n <= 3:
+            refusal = confirm_time_witness(STREAMS + example.query, catalog, witness)
+            assert refusal is None, f"{n}: {refusal}"
+
+
+# --- in words ----------------------------------------------------------------------------------------
+
+
+def test_the_counterexamples_in_words() -> None:
+    assert judged(UNSOUND).explain().splitlines() == [
+        "unbounded: memory must grow with the streams, whatever the program",
+        "  S.A > T.B AND V.E > U.C: a coming row asks for both a row of U and a later",
+        "    one of T, and the one that serves it best may have come before the other:",
+        "    no pair is the best for all, so none may be forgotten.",
+        "  Theorem 2 of Schiff and Özçep would accept it: it looks at each stream",
+        "  alone, and not at those before it.",
+    ]
+    assert judged(TOO_STRICT).explain().splitlines()[0] == (
+        "bounded: finite in every run, by a number that only the data tell"
+    )
+
+
+def test_the_papers_example_in_words() -> None:
+    assert judged(f"SELECT {EXAMPLE}").explain().splitlines() == [
+        "bounded: at most 5 entries, 144 bytes",
+        "  U          1 entry  number of rows",
+        "  T and U  4 entries  number of matches for each B (1 to 4)",
+    ]
+
+
+def test_a_last_stream_with_distinct_in_words() -> None:
+    [reason] = judged(f"SELECT DISTINCT {EXAMPLE}").reasons
+    assert reason.code == "unbounded-projection" and reason.columns == ("S.A",)
+    assert "recognise it when it comes again" in reason.message
+
+
+@pytest.mark.parametrize("join", ["A < B", "A > B", "A <> B", "B <> A"])
+def test_what_waits_is_what_comes_first(join: str) -> None:
+    [reason] = judged(f"SELECT 1 FROM S, T WHERE I > J AND {join}").reasons
+    assert "how many rows of T a coming row of S matches" in reason.message
+    [reason] = judged(f"SELECT 1 FROM S, T WHERE I <= J AND {join}").reasons
+    assert "how many rows of S a coming row of T matches" in reason.message
+
+
+def test_json() -> None:
+    told = judged(TOO_STRICT).to_json()
+    assert told["outcome"] == YES and told["reasons"] == []
+    assert told["state"]["entries"] is None and told["state"]["bytes"] is None
+    kept = {s["stream"]: s["keeps"] for s in told["state"]["streams"]}
+    assert kept["U"] == ["match with the smallest C"]
+    assert None in kept
+    assert "Theorem 2" in told["published"]
+    told = judged(f"SELECT {EXAMPLE}").to_json()
+    assert told["published"] is None
+    assert told["state"]["entries"] == sum(s["entries"] for s in told["state"]["streams"]) == 5
+    [both] = [s for s in told["state"]["streams"] if s["stream"] == "T and U"]
+    assert both["columns"] == [{"column": "B", "classes": 4, "description": "1 to 4"}]
+    unbounded = judged(UNSOUND).to_json()
+    assert unbounded["state"] == {"entries": None, "bytes": None, "streams": []}
+    assert [r["code"] for r in unbounded["reasons"]] == ["conflicting-times"]
+    assert unbounded["reasons"][0]["predicate"] == "S.A > T.B AND V.E > U.C"
+
+
+def test_a_bounded_query_has_no_certificate() -> None:
+    with pytest.raises(NotUnboundedError):
+        judged(TOO_STRICT).witness(3)
+
+
+# --- what is refused ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "column", "message"),
+    [
+        ("SELECT I FROM S, T WHERE I < J", 8, "S.I is a timestamp in the result of a join of streams"),
+        ("SELECT A, T.J FROM S, T WHERE I < J", 11, "T.J is a timestamp in the result"),
+        ("SELECT MAX(I) FROM S, T WHERE I < J", 8, "S.I is a timestamp in the result"),
+        ("SELECT A FROM S, T WHERE I < 5", 26, "I (TIMESTAMP) does not compare with 5 (INT)"),
+        ("SELECT A FROM S, T WHERE I < B", 26, "I (TIMESTAMP) does not compare with B (INT)"),
+        ("SELECT A FROM S, T WHERE I + 1 < J", 26, "I"),
+    ],
+    ids=["projected", "projected beside others", "aggregated", "number", "column of numbers", "moved"],
+)
+def test_what_is_refused(query: str, column: int, message: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        judged(query)
+    assert message in caught.value.message
+    assert caught.value.remedy
+    assert caught.value.position is not None
+    assert (caught.value.position.line, caught.value.position.column) == (2, column)
+
+
+def test_a_timestamp_of_one_stream_may_be_shown() -> None:
+    assert judged(f"SELECT I, A FROM S WHERE I > {NOON}").outcome == YES
