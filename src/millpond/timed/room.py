@@ -125,6 +125,7 @@ def passed(
         ):
             if chosen.any():
                 target[feed.name] = table if chosen.all() else table.filter(pa.array(chosen))
+    moved.pop(END, None)  # more may come another time
     return Passage(Room(waiting, moved, final), ready, late)
 
 

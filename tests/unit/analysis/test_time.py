@@ -61,15 +61,34 @@ PAPER = [
 ]
 
 SHAPES = [
-    Example("depth 3", "SELECT S.A2 FROM S, T, U, V WHERE I > J AND J > K AND K > L AND E = A AND E IN (1, 2)",
-            YES, "its C2 allows joins of neighbours only, and E = A is not one"),
-    Example("two successors", "SELECT 1 FROM S, T, U WHERE K < I AND K < J", YES,
-            "its C1 wants a tree, and both S and T come right after U", entries=3),
+    Example(
+        "depth 3",
+        "SELECT S.A2 FROM S, T, U, V WHERE I > J AND J > K AND K > L AND E = A AND E IN (1, 2)",
+        YES,
+        "its C2 allows joins of neighbours only, and E = A is not one",
+    ),
+    Example(
+        "two successors",
+        "SELECT 1 FROM S, T, U WHERE K < I AND K < J",
+        YES,
+        "its C1 wants a tree, and both S and T come right after U",
+        entries=3,
+    ),
     Example("two successors, one of them in the result", "SELECT S.A FROM S, T, U WHERE K < I AND K < J", NO),
-    Example("a join with the grandparent", f"SELECT S.A2 {CHAIN} AND A = C AND C = 3", YES,
-            "its C2 allows joins of neighbours only, and A = C is not one", entries=2),
-    Example("a projection at depth 2", f"SELECT C {CHAIN} AND C BETWEEN 1 AND 2", YES,
-            "its C3 refuses U.C in the result", entries=4),
+    Example(
+        "a join with the grandparent",
+        f"SELECT S.A2 {CHAIN} AND A = C AND C = 3",
+        YES,
+        "its C2 allows joins of neighbours only, and A = C is not one",
+        entries=2,
+    ),
+    Example(
+        "a projection at depth 2",
+        f"SELECT C {CHAIN} AND C BETWEEN 1 AND 2",
+        YES,
+        "its C3 refuses U.C in the result",
+        entries=4,
+    ),
     Example("a projection at depth 2 without bound", f"SELECT C {CHAIN}", NO),
     Example("the last stream's columns need no bound", f"SELECT A, A2 {CHAIN}", YES, entries=2),
     Example("the last but one's do", f"SELECT B {CHAIN}", NO),
@@ -86,7 +105,7 @@ SHAPES = [
     Example("T2: opposite directions", f"SELECT DISTINCT 1 {CHAIN} AND C < A AND B > A2", NO),
     Example("T2: different partners", UNSOUND, NO, "would accept"),
     Example("T2: different partners, one bounded", f"{UNSOUND} AND U.C BETWEEN 1 AND 3", YES),
-]  # fmt: skip
+]
 
 TIMES = [
     Example("<= between timestamps", "SELECT S.A FROM S, T WHERE J <= I", YES, entries=1),
@@ -95,39 +114,67 @@ TIMES = [
     Example("<> between timestamps needs no room of its own", "SELECT 1 FROM S, T WHERE J <> I", YES),
     Example("merged streams are one", "SELECT S.A, T.B FROM S, T WHERE I = J AND A = B", YES, entries=0),
     Example("merged streams with DISTINCT", "SELECT DISTINCT 1 FROM S, T WHERE I = J AND A = B", YES),
-    Example("merged streams, an unbounded column with DISTINCT",
-            "SELECT DISTINCT S.A FROM S, T WHERE I = J AND A = B", NO),
+    Example(
+        "merged streams, an unbounded column with DISTINCT",
+        "SELECT DISTINCT S.A FROM S, T WHERE I = J AND A = B",
+        NO,
+    ),
     Example("merged streams before a third", "SELECT C FROM S, T, U WHERE I = J AND A = B AND J < K", YES),
-    Example("merged streams and a third without order",
-            "SELECT C FROM S, T, U WHERE I = J AND A = B AND C = 1", YES),
+    Example(
+        "merged streams and a third without order",
+        "SELECT C FROM S, T, U WHERE I = J AND A = B AND C = 1",
+        YES,
+    ),
     Example("almost merged", "SELECT DISTINCT 1 FROM S, T WHERE I <= J AND A = B", NO),
     Example("a stream that ends", f"SELECT S.A, T.B FROM S, T WHERE A = B AND I < {NOON}", YES),
     Example("streams that both end", f"SELECT A FROM S, T WHERE A < B AND I < {NOON} AND J <= {NOON}", YES),
-    Example("a stream that ends bounds nothing else",
-            f"SELECT T.B FROM S, T, U WHERE I < {NOON} AND A = C AND A2 = 1", NO),
+    Example(
+        "a stream that ends bounds nothing else",
+        f"SELECT T.B FROM S, T, U WHERE I < {NOON} AND A = C AND A2 = 1",
+        NO,
+    ),
     Example("a stream that begins late", f"SELECT A FROM S, T WHERE A = B AND J > {NOON}", NO),
-    Example("streams that begin late", f"SELECT A FROM S, T WHERE A = B AND J > {NOON} AND I >= {EVENING}", NO),
+    Example(
+        "streams that begin late", f"SELECT A FROM S, T WHERE A = B AND J > {NOON} AND I >= {EVENING}", NO
+    ),
     Example("an excluded moment", f"SELECT DISTINCT A FROM S, T WHERE I > J AND I <> {NOON}", NO),
-    Example("an excluded moment where certificates begin",
-            "SELECT DISTINCT A FROM S, T WHERE I > J AND I <> TIMESTAMP '2000-01-01 00:00:05'", NO),
-    Example("constants that order two streams",
-            f"SELECT S.A FROM S, T WHERE J < {NOON} AND I > {EVENING} AND A = B", YES),
+    Example(
+        "an excluded moment where certificates begin",
+        "SELECT DISTINCT A FROM S, T WHERE I > J AND I <> TIMESTAMP '2000-01-01 00:00:05'",
+        NO,
+    ),
+    Example(
+        "constants that order two streams",
+        f"SELECT S.A FROM S, T WHERE J < {NOON} AND I > {EVENING} AND A = B",
+        YES,
+    ),
     Example("a contradiction", "SELECT A FROM S, T WHERE I < J AND J < I AND A = B", YES, entries=0),
     Example("constants in the result", "SELECT 'x', S.A, 1.5, NULL FROM S, T WHERE J < I", YES, entries=1),
     Example("only constants in the result", "SELECT DISTINCT 'x' FROM S, T WHERE J < I AND A < B", YES),
-    Example("UNION ALL", "SELECT S.A FROM S, T WHERE J < I UNION ALL SELECT T.B FROM S, T WHERE I < J", YES,
-            entries=2),
-    Example("UNION of unbounded columns",
-            "SELECT S.A FROM S, T WHERE J < I UNION SELECT T.B FROM S, T WHERE I < J", NO),
-    Example("UNION with a select without time", "SELECT D FROM W WHERE D = 1 UNION SELECT 2 FROM S, T "
-            "WHERE J < I", YES),
+    Example(
+        "UNION ALL",
+        "SELECT S.A FROM S, T WHERE J < I UNION ALL SELECT T.B FROM S, T WHERE I < J",
+        YES,
+        entries=2,
+    ),
+    Example(
+        "UNION of unbounded columns",
+        "SELECT S.A FROM S, T WHERE J < I UNION SELECT T.B FROM S, T WHERE I < J",
+        NO,
+    ),
+    Example(
+        "UNION with a select without time",
+        "SELECT D FROM W WHERE D = 1 UNION SELECT 2 FROM S, T WHERE J < I",
+        YES,
+    ),
     Example("OR of two orders", "SELECT DISTINCT 1 FROM S, T WHERE (I < J OR J < I) AND A < B", YES),
     Example("a stream with itself", "SELECT x.A FROM S x, S y WHERE x.I > y.I", YES, entries=1),
     Example("a stream with itself, the earlier row shown", "SELECT y.A FROM S x, S y WHERE x.I > y.I", NO),
     Example("a stream without a time", "SELECT A FROM S, T, W WHERE J < I AND D = 1", NO),
-    Example("a stream without a time, bounded", "SELECT B FROM S, T, W WHERE J < I AND D = 1 AND B IN (1, 2)",
-            YES),
-]  # fmt: skip
+    Example(
+        "a stream without a time, bounded", "SELECT B FROM S, T, W WHERE J < I AND D = 1 AND B IN (1, 2)", YES
+    ),
+]
 
 AGGREGATES = [
     Example("COUNT", f"SELECT COUNT(*) {CHAIN}", YES),
@@ -148,30 +195,57 @@ RELATIONS = [
     Example("a DOUBLE equal to a relation's", "SELECT DISTINCT P.F FROM P, R WHERE P.F = R.F", YES),
     Example("an INT between a relation's", "SELECT DISTINCT S.A FROM S, R WHERE A BETWEEN X AND Y", YES),
     Example("an INT below a relation's", "SELECT DISTINCT S.A FROM S, R WHERE A < X", NO),
-    Example("an INT between a relation's and a constant",
-            "SELECT DISTINCT S.A FROM S, R WHERE A < X AND A > 0", YES),
-    Example("a DOUBLE between a relation's", "SELECT DISTINCT P.F FROM P, R WHERE P.F BETWEEN R.F AND R.F2", NO),
-    Example("a DOUBLE between a relation's INTs", "SELECT DISTINCT P.F FROM P, R WHERE P.F > X AND P.F < Y", NO),
-    Example("a STRING between a relation's", "SELECT DISTINCT P.N FROM P, R WHERE P.N BETWEEN R.N AND R.N2", NO),
+    Example(
+        "an INT between a relation's and a constant",
+        "SELECT DISTINCT S.A FROM S, R WHERE A < X AND A > 0",
+        YES,
+    ),
+    Example(
+        "a DOUBLE between a relation's", "SELECT DISTINCT P.F FROM P, R WHERE P.F BETWEEN R.F AND R.F2", NO
+    ),
+    Example(
+        "a DOUBLE between a relation's INTs", "SELECT DISTINCT P.F FROM P, R WHERE P.F > X AND P.F < Y", NO
+    ),
+    Example(
+        "a STRING between a relation's", "SELECT DISTINCT P.N FROM P, R WHERE P.N BETWEEN R.N AND R.N2", NO
+    ),
     Example("another column", "SELECT DISTINCT S.A FROM S, R WHERE A2 = X", NO),
     Example("the relation's own columns", "SELECT DISTINCT R.Y, R.N FROM S, R WHERE A = X", YES),
     Example("nothing in common", "SELECT X FROM S, R", YES),
     Example("rows are answered at once", "SELECT S.A2, R.Y FROM S, R WHERE A = X", YES),
-    Example("a join of streams, equal to a relation's",
-            "SELECT P.G FROM P, Q, R WHERE P.N = Q.N AND Q.N = R.N AND P.G = X", YES),
+    Example(
+        "a join of streams, equal to a relation's",
+        "SELECT P.G FROM P, Q, R WHERE P.N = Q.N AND Q.N = R.N AND P.G = X",
+        YES,
+    ),
     Example("a join of streams, elsewhere", "SELECT 1 FROM P, Q, R WHERE P.N = Q.N AND P.G = X", NO),
-    Example("a counted join of DOUBLEs between a relation's",
-            "SELECT 1 FROM P, Q, R WHERE P.F < Q.F AND P.F >= R.F AND Q.F <= R.F2", NO),
-    Example("a counted <> of DOUBLEs that a relation bounds on one side each",
-            "SELECT 1 FROM P, Q, R WHERE P.F <> Q.F AND P.F >= R.F AND Q.F <= R.F2", NO),
-    Example("an equality of DOUBLEs between a relation's",
-            "SELECT DISTINCT 1 FROM P, Q, R WHERE P.F = Q.F AND P.F > X AND P.F < Y", NO),
-    Example("MAX of a DOUBLE that a relation and a stream bound",
-            "SELECT MAX(P.F) FROM P, Q, R WHERE P.F > R.F AND P.F < R.F2 AND P.F < Q.F", NO),
-    Example("a DOUBLE below a relation's and a constant, counted",
-            "SELECT 1 FROM P, R WHERE P.F < R.F AND P.F > 0 AND P.F < 1", YES),
+    Example(
+        "a counted join of DOUBLEs between a relation's",
+        "SELECT 1 FROM P, Q, R WHERE P.F < Q.F AND P.F >= R.F AND Q.F <= R.F2",
+        NO,
+    ),
+    Example(
+        "a counted <> of DOUBLEs that a relation bounds on one side each",
+        "SELECT 1 FROM P, Q, R WHERE P.F <> Q.F AND P.F >= R.F AND Q.F <= R.F2",
+        NO,
+    ),
+    Example(
+        "an equality of DOUBLEs between a relation's",
+        "SELECT DISTINCT 1 FROM P, Q, R WHERE P.F = Q.F AND P.F > X AND P.F < Y",
+        NO,
+    ),
+    Example(
+        "MAX of a DOUBLE that a relation and a stream bound",
+        "SELECT MAX(P.F) FROM P, Q, R WHERE P.F > R.F AND P.F < R.F2 AND P.F < Q.F",
+        NO,
+    ),
+    Example(
+        "a DOUBLE below a relation's and a constant, counted",
+        "SELECT 1 FROM P, R WHERE P.F < R.F AND P.F > 0 AND P.F < 1",
+        YES,
+    ),
     Example("a relation between two streams", "SELECT 1 FROM S, T, R WHERE A <= X AND X <= B", YES),
-]  # fmt: skip
+]
 
 EVERY = [*PAPER, *SHAPES, *TIMES, *AGGREGATES, *RELATIONS]
 

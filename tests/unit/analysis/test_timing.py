@@ -64,38 +64,118 @@ EXAMPLES = [
         "equal in a ring", "S, T, U", "I <= J AND J <= K AND K <= I", "S+T+U", last="S+T+U", waiting="STU"
     ),
     Example("different", "S, T", "I <> J", "S T", apart="S|T", waiting="S T ST"),
-    Example("not after and different is before", "S, T", "I <= J AND I <> J", "S T", "S<T", last="T",
-            waiting="S ST"),
-    Example("a chain is transitive", "S, T, U", "K < J AND J <= I", "S T U", "U<T T<=S U<S", last="S",
-            waiting="U TU STU"),
+    Example(
+        "not after and different is before",
+        "S, T",
+        "I <= J AND I <> J",
+        "S T",
+        "S<T",
+        last="T",
+        waiting="S ST",
+    ),
+    Example(
+        "a chain is transitive",
+        "S, T, U",
+        "K < J AND J <= I",
+        "S T U",
+        "U<T T<=S U<S",
+        last="S",
+        waiting="U TU STU",
+    ),
     Example("two successors", "S, T, U", "K < I AND K < J", "S T U", "U<S U<T", waiting="U SU TU STU"),
-    Example("two predecessors", "S, T, U", "I > J AND I > K", "S T U", "T<S U<S", last="S",
-            waiting="T U TU STU"),
-    Example("a group is before a stream", "S, T, U", "I = J AND J < K", "S+T U", "S+T<U", last="U",
-            waiting="ST STU"),
-    Example("a group differs from a stream", "S, T, U", "I = J AND J <> K", "S+T U", apart="S+T|U",
-            waiting="ST U STU"),
+    Example(
+        "two predecessors", "S, T, U", "I > J AND I > K", "S T U", "T<S U<S", last="S", waiting="T U TU STU"
+    ),
+    Example(
+        "a group is before a stream",
+        "S, T, U",
+        "I = J AND J < K",
+        "S+T U",
+        "S+T<U",
+        last="U",
+        waiting="ST STU",
+    ),
+    Example(
+        "a group differs from a stream",
+        "S, T, U",
+        "I = J AND J <> K",
+        "S+T U",
+        apart="S+T|U",
+        waiting="ST U STU",
+    ),
     Example("a stream that ends", "S, T", f"I < {NOON}", "S T", ending="S", last="T", waiting="S T ST"),
     Example("a stream that begins late", "S, T", f"I > {NOON}", "S T", waiting="S T ST", timed=False),
     Example("a moment", "S, T", f"I = {NOON}", "S T", ending="S", last="T", waiting="S T ST"),
-    Example("an end that is passed on", "S, T", f"I < J AND J < {NOON}", "S T", "S<T", ending="S T",
-            waiting="S ST"),
-    Example("constants that order two streams", "S, T", f"I < {NOON} AND J > {EVENING}", "S T", "S<T",
-            ending="S", last="T", waiting="S ST"),
-    Example("constants that overlap", "S, T", f"I < {EVENING} AND J > {NOON}", "S T", ending="S", last="T",
-            waiting="S T ST"),
+    Example(
+        "an end that is passed on",
+        "S, T",
+        f"I < J AND J < {NOON}",
+        "S T",
+        "S<T",
+        ending="S T",
+        waiting="S ST",
+    ),
+    Example(
+        "constants that order two streams",
+        "S, T",
+        f"I < {NOON} AND J > {EVENING}",
+        "S T",
+        "S<T",
+        ending="S",
+        last="T",
+        waiting="S ST",
+    ),
+    Example(
+        "constants that overlap",
+        "S, T",
+        f"I < {EVENING} AND J > {NOON}",
+        "S T",
+        ending="S",
+        last="T",
+        waiting="S T ST",
+    ),
     Example("an excluded moment says nothing", "S, T", f"I <> {NOON}", "S T", waiting="S T ST", timed=False),
     Example("a stream with itself", "S x, S y", "x.I < y.I", "x y", "x<y", last="y", waiting="x xy"),
-    Example("a relation is there from the beginning", "S, R", "A = X", "R S", "R<S", ending="R", last="S",
-            waiting="R RS"),
-    Example("relations are one group", "S, R q, R r", "A = q.X AND q.X = r.X", "q+r S", "q+r<S",
-            ending="q+r", last="S", waiting="qr qrS"),
-    Example("relations beside two streams", "S, T, R", "A = X AND I < J", "R S T", "R<S R<T S<T",
-            ending="R", last="T", waiting="R RS RST"),
+    Example(
+        "a relation is there from the beginning",
+        "S, R",
+        "A = X",
+        "R S",
+        "R<S",
+        ending="R",
+        last="S",
+        waiting="R RS",
+    ),
+    Example(
+        "relations are one group",
+        "S, R q, R r",
+        "A = q.X AND q.X = r.X",
+        "q+r S",
+        "q+r<S",
+        ending="q+r",
+        last="S",
+        waiting="qr qrS",
+    ),
+    Example(
+        "relations beside two streams",
+        "S, T, R",
+        "A = X AND I < J",
+        "R S T",
+        "R<S R<T S<T",
+        ending="R",
+        last="T",
+        waiting="R RS RST",
+    ),
     Example("a stream without a time", "S, P", "A = G", "S P", waiting="S P SP", timed=False),
-    Example("a stream without a time beside ordered ones", "S, T, P", "I < J AND A = G", "S T P", "S<T",
-            waiting="S P ST SP STP"),
-]  # fmt: skip
+    Example(
+        "a stream without a time beside ordered ones",
+        "S, T, P",
+        "I < J AND A = G",
+        "S T P",
+        "S<T",
+        waiting="S P ST SP STP",
+    ),
+]
 
 
 every = pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.title)
@@ -118,8 +198,9 @@ def test_what_is_before_what(example: Example) -> None:
         if order.not_after(a, b)
     }
     assert found == set(example.before.split())
-    assert not any(order.is_before(a, b) and not order.not_after(a, b) for a in order.groups
-                   for b in order.groups)  # fmt: skip
+    assert not any(
+        order.is_before(a, b) and not order.not_after(a, b) for a in order.groups for b in order.groups
+    )
 
 
 @every
