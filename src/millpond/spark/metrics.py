@@ -108,10 +108,11 @@ class Tally:
 
 
 def _input_rows(progress: StreamingQueryProgress, scans: Sequence[int]) -> int:
-    """Rows that arrived.  Spark counts a row as often as its source is read."""
+    """Rows that arrived.  Spark counts a row as often as its source is read; 0 is for one not to count."""
     if len(scans) != len(progress.sources):
         return progress.numInputRows
-    return sum(each.numInputRows // times for each, times in zip(progress.sources, scans, strict=True))
+    counted = [(each, times) for each, times in zip(progress.sources, scans, strict=True) if times]
+    return sum(each.numInputRows // times for each, times in counted)
 
 
 def scans_of(frame: DataFrame) -> list[int]:

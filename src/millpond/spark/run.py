@@ -63,7 +63,7 @@ def run(
             with open_session(master) as spark:
                 folder = Path(file).resolve().parent
                 job = _prepared(spark, verdict, folder, output, checkpoint, format, strict)
-                tally = Tally(bound, scans_of(job.frame), began)
+                tally = Tally(bound, job.scans(), began)
                 watch = _Watch(job, tally, log, stop)
                 ended = watch.until_it_ends(once, report)
                 if once and ended.phase is Phase.DONE and job.announce_end():
@@ -101,6 +101,11 @@ class _Job:
     checkpoint: str
     files: Files
     endings: str | None  # the folder where the end of the input is announced
+
+    def scans(self) -> list[int]:
+        """How often each source is read; the announcement of the end, which comes last, is no input."""
+        scans = scans_of(self.frame)
+        return scans if self.endings is None else [*scans[:-1], 0]
 
     def announce_end(self) -> bool:
         """Let what waits for later rows go on with the next start; False where nothing can wait."""

@@ -1,0 +1,178 @@
+"""Queries in time on Spark: rows wait for each other, late rows are told, relations are read at the start."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import millpond
+from millpond import cli
+from tests.spark.time_campaign import examine
+
+Captured = pytest.CaptureFixture[str]
+# Figure 2 of paper 2: S(A, I), T(B, J), U(C, K); the second of each row is its moment in seconds.
+FIGURE_2 = {"S": [(42, 0), (42, 5)], "T": [(7, 0), (2, 2), (1, 4), (3, 5)], "U": [(1, 1), (3, 3)]}
+COLUMNS = {"S": ("A", "I"), "T": ("B", "J"), "U": ("C", "K")}
+CHAIN = "SELECT A, B FROM S, T, U WHERE I > J AND J > K AND A > B AND 0 < B AND B < 5"
+
+
+class Folder:
+    """A query with streams in files, and the command that runs it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.output = path / "out"
+
+    def ask(self, query: str, streams: Sequence[str], properties: str = "", more: str = "") -> None:
+        ddl = [
+            f"CREATE STREAMING TABLE {name} ({COLUMNS[name][0]} INT, {COLUMNS[name][1]} TIMESTAMP) "
+            f"USING json OPTIONS (path '{name}', maxFilesPerTrigger '1') {properties};"
+            for name in streams
+        ]
+        (self.path / "query.sql").write_text("\n".join([*ddl, more, query]))
+
+    def feed(self, stream: str, number: int, rows: Sequence[tuple[int, int | None]]) -> None:
+        """A file of a stream, read in the order of the numbers."""
+        (self.path / stream).mkdir(exist_ok=True)
+        value, moment = COLUMNS[stream]
+        lines = [
+            json.dumps({value: v, moment: None if t is None else f"2024-01-01T00:00:{t:02}Z"})
+            for v, t in rows
+        ]
+        file = self.path / stream / f"{number}.json"
+        file.write_text("".join(f"{line}\n" for line in lines))
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+
+    def run(self) -> int:
+        options = ["--once", "--output", str(self.output), "--metrics", str(self.path / "metrics")]
+        return cli.main(["run", str(self.path / "query.sql"), *options])
+
+    def rows(self) -> Counter[tuple[Any, ...]]:
+        return Counter(tuple(row.values()) for row in self._lines("part-*.json"))
+
+    def rejected(self) -> list[dict[str, Any]]:
+        return self._lines("_rejected/part-*.json")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.path / "metrics").read_text().splitlines()]
+
+    def _lines(self, pattern: str) -> list[dict[str, Any]]:
+        files = sorted(self.output.glob(pattern))
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+@pytest.fixture
+def folder(spark: SparkSession, tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def test_the_run_of_figure_2(folder: Folder) -> None:
+    folder.ask(CHAIN, "STU")
+    for stream, rows in FIGURE_2.items():
+        for number, row in enumerate(rows):
+            folder.feed(stream, number, [row])
+    assert folder.run() == 0
+    assert folder.rows() == {(42, 2): 1, (42, 1): 2}
+    assert folder.metrics()[-1]["waiting_rows"] == 0
+    assert folder.rejected() == []
+
+
+def test_disorder_within_the_watermark_and_moments_cut_by_files(folder: Folder) -> None:
+    folder.ask(
+        "SELECT A, B FROM S, T WHERE I >= J AND B = 1", "ST", "TBLPROPERTIES ('watermark' = '5 seconds')"
+    )
+    folder.feed("S", 0, [(1, 9), (2, 5)])
+    folder.feed("S", 1, [(3, 5), (4, 20)])
+    folder.feed("T", 0, [(1, 9), (1, 6)])
+    folder.feed("T", 1, [(1, 5), (1, 30)])
+    assert folder.run() == 0
+    assert folder.rows() == {(2, 1): 1, (3, 1): 1, (1, 1): 3, (4, 1): 3}
+    assert sum(batch["late_rows"] for batch in folder.metrics()) == 0
+
+
+def test_late_rows_and_rows_without_a_timestamp_are_told(folder: Folder) -> None:
+    folder.ask("SELECT A FROM S, T WHERE I > J AND B = 1", "ST")
+    folder.feed("S", 0, [(1, 1), (2, 8), (9, None)])
+    folder.feed("T", 0, [(1, 0), (1, 8)])
+    folder.feed("S", 1, [(3, 5), (4, 9)])
+    folder.feed("T", 1, [(1, 9)])
+    assert folder.run() == 0
+    assert folder.rows() == {(1,): 1, (2,): 1, (4,): 2}
+    late, timeless = sorted(folder.rejected(), key=lambda row: row["reason"].startswith("I"))
+    assert late["stream"] == "S" and late["reason"].startswith("late: every stream had moved past")
+    assert json.loads(late["record"]) == {"A": 3}
+    assert timeless["reason"] == "I is NULL, and rows are ordered by it"
+    batches = folder.metrics()
+    assert [sum(b[k] for b in batches) for k in ("late_rows", "malformed_rows", "input_rows")] == [1, 1, 8]
+
+
+def test_a_run_goes_on_where_the_last_one_ended(folder: Folder) -> None:
+    folder.ask("SELECT COUNT(*) FROM S, T WHERE I > J", "ST")
+    folder.feed("S", 0, [(1, 2)])
+    folder.feed("T", 0, [(1, 1)])
+    assert folder.run() == 0
+    folder.feed("T", 1, [(1, 3)])
+    folder.feed("S", 1, [(1, 4), (1, 2)])
+    assert folder.run() == 0
+    rows = folder.rows()
+    assert max(rows, key=lambda row: row[1])[0] == 3  # the second row at 2 seconds is late
+    assert folder.metrics()[-1]["state_entries"] == 2
+    assert [row["stream"] for row in folder.rejected()] == ["S"]
+
+
+def test_relations_are_read_at_the_start(folder: Folder, capsys: Captured) -> None:
+    relation = "CREATE TABLE R (K INT, LABEL STRING) USING csv OPTIONS (path 'R', header 'true');"
+    folder.ask("SELECT LABEL, COUNT(*) FROM S, R WHERE A = K GROUP BY LABEL", "S", more=relation)
+    (folder.path / "R").mkdir()
+    (folder.path / "R" / "r.csv").write_text("K,LABEL\n1,one\n2,two\n2,zwei\nx,bad\n")
+    folder.feed("S", 0, [(1, 1), (2, 2), (2, 3), (5, 4)])
+    assert folder.run() == 0
+    rows = folder.rows()
+    assert {row[:2] for row in rows} == {("one", 1), ("two", 2), ("zwei", 2)}
+    assert [(row["stream"], row["record"]) for row in folder.rejected()] == [("R", "x,bad")]
+    folder.feed("S", 1, [(1, 9)])
+    assert folder.run() == 0
+    assert ("one", 2) in {row[:2] for row in folder.rows()}
+    (folder.path / "R" / "r.csv").write_text("K,LABEL\n1,uno\n")
+    folder.feed("S", 2, [(1, 10)])
+    capsys.readouterr()
+    assert folder.run() == 4
+    assert "belongs to another query" in capsys.readouterr().err
+
+
+def test_views_have_the_watermark_that_they_were_given(spark: SparkSession, tmp_path: Path) -> None:
+    for name in "ST":
+        value, moment = COLUMNS[name]
+        source = tmp_path / name
+        source.mkdir()
+        lines = [(1, 5), (2, 3), (3, 20)] if name == "S" else [(1, 4), (1, 21)]
+        records = [json.dumps({value: v, moment: f"2024-01-01T00:00:{t:02}Z"}) for v, t in lines]
+        (source / "a.json").write_text("\n".join(records))
+        frame = spark.readStream.schema(f"{value} INT, {moment} TIMESTAMP").json(str(source))
+        frame.withWatermark(moment, "4 seconds").createOrReplaceTempView(name)
+    answer = millpond.sql(spark, "SELECT A FROM S, T WHERE I > J AND B = 1")
+    writer = answer.writeStream.format("memory").queryName("answer").outputMode("append")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    query = writer.start()
+    query.awaitTermination()
+    assert [row.A for row in spark.table("answer").collect()] == [1]  # moments from 16 seconds on still wait
+    told = [p.observedMetrics["millpond"]["waiting_rows"] for p in query.recentProgress if p.observedMetrics]
+    assert [waiting for waiting in told if waiting is not None] == [2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [0, 30])
+def test_random_queries_with_files_out_of_order(spark: SparkSession, first: int) -> None:
+    done, seed = 0, first
+    while done < 2:
+        bounded, problem = examine(spark, seed)
+        assert problem is None, problem
+        done += bounded
+        seed += 1
