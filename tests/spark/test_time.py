@@ -176,3 +176,18 @@ def test_random_queries_with_files_out_of_order(spark: SparkSession, first: int)
         assert problem is None, problem
         done += bounded
         seed += 1
+
+
+def test_a_stream_joined_with_relations_alone_keeps_nothing(folder: Folder) -> None:
+    relation = "CREATE TABLE R (K INT, LABEL STRING) USING csv OPTIONS (path 'R', header 'true');"
+    folder.ask("SELECT A, LABEL FROM S JOIN R ON A = K WHERE A > 0", "S", more=relation)
+    (folder.path / "R").mkdir()
+    (folder.path / "R" / "r.csv").write_text("K,LABEL\n1,one\n2,two\n2,zwei\nx,bad\n")
+    folder.feed("S", 0, [(1, 1), (2, 2), (5, 4)])
+    with (folder.path / "S" / "0.json").open("a") as file:
+        file.write("rubbish\n")
+    assert folder.run() == 0
+    assert folder.rows() == {(1, "one"): 1, (2, "two"): 1, (2, "zwei"): 1}
+    assert {(row["stream"], row["record"]) for row in folder.rejected()} == {("R", "x,bad"), ("S", "rubbish")}
+    (batch,) = folder.metrics()
+    assert (batch["state_entries"], batch["input_rows"], batch["malformed_rows"]) == (0, 4, 2)

@@ -132,6 +132,7 @@ def _prepared(
     strict: bool,
 ) -> _Job:
     """Everything up to the start.  The folders are looked at first and claimed last."""
+    from millpond.spark.enriched import build_enriched, is_enriched, unreadable_rows
     from millpond.spark.source import open_source
     from millpond.spark.stream import build
     from millpond.spark.timed import build_timed
@@ -144,7 +145,9 @@ def _prepared(
     continued = folders.check(query)
     sources = {name: open_source(spark, table, folder, strict) for name, table in query.tables.items()}
     endings = None
-    if verdict.timed is not None:
+    if verdict.timed is not None and is_enriched(query):
+        built = build_enriched(spark, query, sources)
+    elif verdict.timed is not None:
         endings = f"{checkpoint}/{_ENDINGS}"
         files.make_folder(endings)
         ending = spark.readStream.text(endings)
@@ -157,6 +160,10 @@ def _prepared(
         partitions = continued.partitions
     set_partitions(spark, partitions)
     folders.claim(query, partitions, continued)
+    if continued is None:
+        for name, table in query.tables.items():
+            if not table.streaming and sources[name].rejects:
+                sink.reject(name, unreadable_rows(sources[name]))
     return _Job(built.frame, sink, checkpoint, files, endings)
 
 

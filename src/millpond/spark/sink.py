@@ -10,8 +10,9 @@ Every batch is computed once, since a stateful operator that is computed twice a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from uuid import uuid4
 
@@ -66,6 +67,16 @@ class Sink:
         self._format = format
         self._fresh = True
         self._stopping = Event()
+        self._unreadable = 0
+
+    def reject(self, table: str, rows: Sequence[tuple[str, str]]) -> None:
+        """Rows of a relation that cannot be read, each with the reason; they count with the next batch."""
+        lines = [json.dumps({"stream": table, "reason": why, "record": record}) for why, record in rows]
+        if lines:
+            folder = f"{self._output}/{_REJECTED_FOLDER}"
+            self._files.make_folder(folder)
+            self._files.create(f"{folder}/part-start-{table}.json", "".join(f"{line}\n" for line in lines))
+        self._unreadable += len(lines)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -94,6 +105,8 @@ class Sink:
             )
         self._files.delete(f"{self._output}/{_STAGING}")
         self._fresh = False
+        written = replace(written, rejected=written.rejected + self._unreadable)
+        self._unreadable = 0
         return written
 
     # --- staging: rows of a kind go to the folder _kind=<kind> ---

@@ -15,6 +15,7 @@ from millpond.query.domains import SqlType
 from millpond.query.model import Column, Table
 from millpond.query.model import Source as Origin
 from millpond.query.parse import parse_query
+from millpond.spark.enriched import build_enriched, is_enriched
 from millpond.spark.operator import REJECTED, ROW, STATE, WAIT
 from millpond.spark.refusal import refuse_unless_runnable
 from millpond.spark.source import Source
@@ -54,7 +55,9 @@ def sql(spark: SparkSession, query: str, memory: int | None = None, policy: str 
     verdict = decide(parsed)
     refuse_unless_runnable(verdict)
     sources = {name: Source(views[name], False) for name in parsed.tables}
-    if verdict.timed is not None:
+    if verdict.timed is not None and is_enriched(parsed):
+        built = build_enriched(spark, parsed, sources)
+    elif verdict.timed is not None:
         built = build_timed(spark, parsed, verdict.timed, sources)
     else:
         assert verdict.plan is not None  # as every bounded query has one

@@ -23,7 +23,7 @@ from millpond.synopsis.sqltext import Dialect, condition_sql, expression_sql
 
 KIND, NOTE = "_kind", "_note"
 REVISION, RETRACTED = "_revision", "_retracted"
-_NO_NOTE = (
+NO_NOTE = (
     "CAST(NULL AS STRUCT<entries: BIGINT, bytes: BIGINT, stream: STRING, reason: STRING, record: STRING>)"
 )
 OPERATOR_NOTE = (
@@ -54,7 +54,7 @@ def build(spark: SparkSession, query: Query, plan: Plan, sources: Mapping[str, S
     """The query over its sources, by the names of its tables."""
     compiled = compile_plan(plan, native_sets=not any(s.rejects for s in sources.values()))
     schema = result_schema(spark, query)
-    opened = _Sources(sources)
+    opened = Sources(sources)
     results = [_native(term, schema, opened, compiled) for term in compiled.native]
     operated = bool(compiled.program.terms) or not results
     if operated:
@@ -77,7 +77,7 @@ def extra_columns(aggregate: bool, retracts: bool) -> tuple[str, ...]:
     return (REVISION, RETRACTED) if retracts else (REVISION,)
 
 
-class _Sources:
+class Sources:
     """The sources, each handing over its rejected rows exactly once."""
 
     def __init__(self, sources: Mapping[str, Source]) -> None:
@@ -117,7 +117,7 @@ def duckdb_type(type_: DataType) -> str:
 # --- Spark's own operators ----------------------------------------------------------------------------
 
 
-def _native(term: Term, schema: StructType, sources: _Sources, compiled: Compiled) -> DataFrame:
+def _native(term: Term, schema: StructType, sources: Sources, compiled: Compiled) -> DataFrame:
     frames = [_filtered(select, schema, sources) for select in term.selects]
     frame = reduce(DataFrame.unionAll, frames)
     if term.distinct:
@@ -127,7 +127,7 @@ def _native(term: Term, schema: StructType, sources: _Sources, compiled: Compile
     return frame.select(*schema.names, *(extra[name] for name in _extra(compiled)), KIND, NOTE)
 
 
-def _filtered(select: Select, schema: StructType, sources: _Sources) -> DataFrame:
+def _filtered(select: Select, schema: StructType, sources: Sources) -> DataFrame:
     """The select over its single stream, with the stream's rejected rows where they go this way."""
     (occurrence,) = select.occurrences
     source, owed = sources.take(occurrence.table.name)
@@ -136,12 +136,12 @@ def _filtered(select: Select, schema: StructType, sources: _Sources) -> DataFram
         f"CAST({expression_sql(item.expression, _plain, Dialect.SPARK)} AS {field.dataType.simpleString()})"
         for item, field in zip(select.items, schema.fields, strict=True)
     ]
-    kind, note = f"CAST({ROW} AS TINYINT)", _NO_NOTE
+    kind, note = f"CAST({ROW} AS TINYINT)", NO_NOTE
     if owed:
         where = f"{REASON} IS NOT NULL OR {where}"
         items = [f"CASE WHEN {REASON} IS NULL THEN {item} END" for item in items]
         kind = f"CAST(CASE WHEN {REASON} IS NULL THEN {ROW} ELSE {REJECTED} END AS TINYINT)"
-        note = f"CASE WHEN {REASON} IS NOT NULL THEN {_rejection(occurrence.table.name)} END"
+        note = f"CASE WHEN {REASON} IS NOT NULL THEN {rejection_note(occurrence.table.name)} END"
     elif source.rejects:
         where = f"{REASON} IS NULL AND {where}"
     columns = [F.expr(item).alias(field.name) for item, field in zip(items, schema.fields, strict=True)]
@@ -154,7 +154,7 @@ def _plain(ref: Ref) -> str:
     return Dialect.SPARK.name_of(ref.column)
 
 
-def _rejection(stream: str) -> str:
+def rejection_note(stream: str) -> str:
     return (
         "named_struct('entries', CAST(NULL AS BIGINT), 'bytes', CAST(NULL AS BIGINT), "
         f"'stream', {Dialect.SPARK.string(stream)}, 'reason', {REASON}, 'record', {RECORD})"
@@ -164,7 +164,7 @@ def _rejection(stream: str) -> str:
 # --- Millpond's operator ------------------------------------------------------------------------------
 
 
-def _operated(query: Query, compiled: Compiled, schema: StructType, sources: _Sources) -> DataFrame:
+def _operated(query: Query, compiled: Compiled, schema: StructType, sources: Sources) -> DataFrame:
     streams = compiled.streams() or [query.selects[0].occurrences[0].table.name]
     partials = [_summarised(name, compiled, sources) for name in streams]
     types = [duckdb_type(field.dataType) for field in schema.fields]
@@ -185,7 +185,7 @@ def _operated(query: Query, compiled: Compiled, schema: StructType, sources: _So
     return kept.select(*results, *_extra(compiled), KIND, F.expr(OPERATOR_NOTE).alias(NOTE))
 
 
-def _summarised(stream: str, compiled: Compiled, sources: _Sources) -> DataFrame:
+def _summarised(stream: str, compiled: Compiled, sources: Sources) -> DataFrame:
     """A stream's rows, coded in the JVM and summarised by Arrow batch."""
     source, owed = sources.take(stream)
     where, columns = compiled.ingest(stream, Dialect.SPARK)

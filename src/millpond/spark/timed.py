@@ -20,8 +20,6 @@ from millpond.timed.compile import compile_timed
 from millpond.timed.needs import TimedPlan
 from millpond.timed.program import TimedProgram
 
-Rejected = tuple[str, str, str]
-
 
 def build_timed(
     spark: SparkSession,
@@ -31,7 +29,7 @@ def build_timed(
     ending: DataFrame | None = None,
 ) -> Built:
     """The query over its sources; a row of the stream ``ending`` says that no more input will come."""
-    program, rejected = _with_relations(plan, sources, spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    program = _with_relations(plan, sources, spark.conf.get("spark.sql.session.timeZone") or "UTC")
     schema = result_schema(spark, query)
     types = [duckdb_type(field.dataType) for field in schema.fields]
     partials = [
@@ -46,7 +44,7 @@ def build_timed(
         reduce(DataFrame.unionAll, partials)
         .groupBy("shard")
         .transformWithStateInPandas(
-            TimedKeeper(program, len(types), types, rejected),
+            TimedKeeper(program, len(types), types),
             f"{output}, {TAIL_SCHEMA}",
             outputMode="append",
             timeMode="none",
@@ -60,14 +58,11 @@ def build_timed(
     return Built(frame, (*schema.names, *extra), stateful=True, partitions=1)
 
 
-def _with_relations(
-    plan: TimedPlan, sources: Mapping[str, Source], zone: str
-) -> tuple[TimedProgram, list[Rejected]]:
-    """The program with the rows of its relations, and those that could not be read."""
+def _with_relations(plan: TimedPlan, sources: Mapping[str, Source], zone: str) -> TimedProgram:
+    """The program with the rows of its relations."""
     program = compile_timed(plan, Dialect.SPARK, zone=zone)
     engine = Engine()
     found: dict[str, pa.Table] = {}
-    rejected: list[Rejected] = []
     for feed in program.feeds:
         if feed.rows is None:
             continue
@@ -75,11 +70,7 @@ def _with_relations(
         frame = source.frame.where(f"{REASON} IS NULL") if source.rejects else source.frame
         taken = frame.select(*(F.expr(text).alias(name) for name, text in feed.columns)).toArrow()
         found[feed.name] = engine.query(feed.reduce, {"batch": taken})
-    for name, table in plan.query.tables.items():
-        if not table.streaming and sources[name].rejects:
-            bad = sources[name].frame.where(f"{REASON} IS NOT NULL").select(REASON, RECORD).collect()
-            rejected += [(name, str(row[0]), str(row[1])) for row in bad]
-    return (compile_timed(plan, Dialect.SPARK, found, zone) if found else program), rejected
+    return compile_timed(plan, Dialect.SPARK, found, zone) if found else program
 
 
 def _gathered(program: TimedProgram, table: Table, source: Source) -> DataFrame:

@@ -97,22 +97,12 @@ def _payload(data: bytes) -> pa.RecordBatch:
 
 
 class TimedKeeper(StatefulProcessor):
-    """Holds the waiting room and the partial matches.
+    """Holds the waiting room and the partial matches."""
 
-    ``rejected`` are rows of relations that could not be read: stream, reason, record; they are reported once.
-    """
-
-    def __init__(
-        self,
-        program: TimedProgram,
-        width: int,
-        types: Sequence[str] | None,
-        rejected: Sequence[tuple[str, str, str]] = (),
-    ) -> None:
+    def __init__(self, program: TimedProgram, width: int, types: Sequence[str] | None) -> None:
         self.program = program
         self.width = width
         self.types = types
-        self.rejected = tuple(rejected)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getMapState("synopsis", "chunk INT", "data BINARY")
@@ -142,8 +132,6 @@ class TimedKeeper(StatefulProcessor):
         room = Room() if held is None else restored(program, held)
         data = self._value(_MATCHES)
         kept, revision = ({}, 0) if data is None else unpacked_tables(data, program.kept, program.fingerprint)
-        if held is None and self.rejected:
-            yield _reported([(s, r, c) for s, r, c in self.rejected])
         passage = self._passed(room, payloads)
         if passage.late:
             yield _reported(self._late(passage))

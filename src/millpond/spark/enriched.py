@@ -1,0 +1,89 @@
+"""A stream joined with relations alone: each row is answered by itself, by Spark's own join, and forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from millpond.query.evaluate import is_aggregate
+from millpond.query.model import Occurrence, Query, Ref, Select
+from millpond.spark.operator import REJECTED, ROW
+from millpond.spark.source import REASON, RECORD, Source
+from millpond.spark.stream import KIND, NO_NOTE, NOTE, Built, Sources, rejection_note, result_schema
+from millpond.synopsis.sqltext import Dialect, condition_sql, expression_sql
+
+
+def is_enriched(query: Query) -> bool:
+    """Bags of rows of one stream each, joined with relations."""
+    return not any(
+        term.distinct or is_aggregate(select) or sum(o.table.streaming for o in select.occurrences) != 1
+        for term in query.terms
+        for select in term.selects
+    )
+
+
+def build_enriched(spark: SparkSession, query: Query, sources: Mapping[str, Source]) -> Built:
+    """The query over its sources; relations are read once."""
+    schema = result_schema(spark, query)
+    opened = Sources({name: source for name, source in sources.items() if query.tables[name].streaming})
+    relations = {
+        name: _good(source).persist() for name, source in sources.items() if not query.tables[name].streaming
+    }
+    frames = [frame for select in query.selects for frame in _joined(select, schema, opened, relations)]
+    return Built(reduce(DataFrame.unionAll, frames), tuple(schema.names), stateful=False, partitions=1)
+
+
+def unreadable_rows(source: Source) -> list[tuple[str, str]]:
+    """The rejected rows of a relation: the reason, and the record."""
+    bad = source.frame.where(F.col(REASON).isNotNull()).select(REASON, RECORD).collect()
+    return [(str(row[0]), str(row[1])) for row in bad]
+
+
+def _good(source: Source) -> DataFrame:
+    return source.frame.where(f"{REASON} IS NULL") if source.rejects else source.frame
+
+
+def _joined(
+    select: Select, schema: StructType, sources: Sources, relations: Mapping[str, DataFrame]
+) -> list[DataFrame]:
+    """The select's rows and, where they go this way, the rejected ones of its stream."""
+    frames = []
+    rejected: list[DataFrame] = []
+    for o in select.occurrences:
+        if not o.table.streaming:
+            frames.append(_prefixed(relations[o.table.name], o))
+            continue
+        source, owed = sources.take(o.table.name)
+        frames.insert(0, _prefixed(_good(source), o))
+        if owed:
+            rejected.append(_rejected(source, o.table.name, schema))
+    where = condition_sql(select.where, _name, Dialect.SPARK)
+    items = [
+        F.expr(expression_sql(item.expression, _name, Dialect.SPARK)).cast(field.dataType).alias(field.name)
+        for item, field in zip(select.items, schema.fields, strict=True)
+    ]
+    joined = reduce(DataFrame.crossJoin, frames).where(F.expr(where))
+    kind = F.lit(ROW).cast("tinyint").alias(KIND)
+    return [joined.select(*items, kind, F.expr(NO_NOTE).alias(NOTE)), *rejected]
+
+
+def _prefixed(frame: DataFrame, occurrence: Occurrence) -> DataFrame:
+    """The columns of an occurrence under names of their own."""
+    columns = [Ref(occurrence.alias, c.name) for c in occurrence.table.columns]
+    return frame.select(*(F.col(Dialect.SPARK.name_of(r.column)).alias(str(r)) for r in columns))
+
+
+def _name(ref: Ref) -> str:
+    return Dialect.SPARK.name_of(str(ref))
+
+
+def _rejected(source: Source, stream: str, schema: StructType) -> DataFrame:
+    nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
+    kind = F.lit(REJECTED).cast("tinyint").alias(KIND)
+    return source.frame.where(f"{REASON} IS NOT NULL").select(
+        *nothing, kind, F.expr(rejection_note(stream)).alias(NOTE)
+    )
