@@ -3,7 +3,8 @@
     python -m benchmarks.large_key
 
 Batches of a million rows.  The synopsis is cut by the key and spread over the cores; a batch touches
-what its keys are in.  Exits 1 if a batch after 20 M rows takes more than 1.5 times one after 2 M.
+what its keys are in.  Exits 1 if a batch of the join after 20 M rows takes more than 1.5 times one after
+2 M; the set and the groups are beside it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def main() -> int:
             batches = measured(answer(spark, sql, cores), folder / f"checkpoint{number}")
             early = median(b.seconds for b in batches[2:5])  # from 2 M rows on
             late = median(b.seconds for b in batches[20:23])  # from 20 M rows on
-            wrong += late > LIMIT * early
+            wrong += number == 0 and late > LIMIT * early
             entries = batches[-1].state_entries
             table.append((f"`{sql}`", f"{early:.2f}", f"{late:.2f}", f"{late / early:.2f}", f"{entries:,}"))
             print(f"  {table[-1]}", flush=True)

@@ -1,4 +1,4 @@
-"""A stream joined with relations alone: each row is answered by itself, by Spark's own join, and forgotten."""
+"""A stream joined with relations alone: each row is answered by itself by Spark's own join, and forgotten."""
 
 from __future__ import annotations
 

@@ -393,6 +393,7 @@ def _slot_program(engine: Engine, slot: Slot, table: Table) -> SlotProgram:
         slot.stream,
         slot.chunk,
         slot.place(),
+        slot.presence,
         reduce,
         merge_sql(slot, "rows"),
         schema.serialize().to_pybytes(),

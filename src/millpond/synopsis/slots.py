@@ -78,6 +78,13 @@ class Slot:
         """The key, and the chunk that follows from it."""
         return (*self.key, self.chunk) if self.chunk is not None else self.key
 
+    @property
+    def presence(self) -> bool:
+        """All that is kept of a class is that there was a row."""
+        plan = self.plan
+        ranked = plan.counted or plan.differing or any(p.extremes for p in plan.patterns)
+        return not ranked and not self.carried and len(plan.patterns) == 1
+
     def type_of(self, ref: Ref) -> SqlType:
         return type_of(self.part, ref)
 

@@ -35,14 +35,15 @@ class StateError(MillpondError):
 class SlotProgram:
     """What is done with one table of the synopsis: SQL over ``batch`` and over ``rows``.
 
-    Where it is cut, ``chunk`` is the column with the number of a row's chunk, and ``place`` tells where
-    in the cut it lies, if its key does.
+    ``presence``: all that is kept of a class is that there was a row.  Where it is cut, ``chunk`` is the
+    column with the number of a row's chunk, and ``place`` tells where in the cut it lies, if its key does.
     """
 
     name: str
     stream: str
     chunk: str | None
     place: Place | None
+    presence: bool
     reduce: str
     merge: str
     schema_bytes: bytes
@@ -55,6 +56,11 @@ class SlotProgram:
     def stored_schema(self) -> pa.Schema:
         """Without the number of the chunk, which is the same in all of a chunk."""
         return pa.schema([f for f in self.schema if f.name != self.chunk])
+
+    @property
+    def key(self) -> list[str]:
+        """The columns that tell classes apart."""
+        return [name for name in self.stored_schema.names if name.startswith(f"{self.name}_k")]
 
     @property
     def counts_only(self) -> bool:
@@ -154,6 +160,8 @@ class Synopsis:
                 tables[slot.name] = found[0]
             elif found and slot.counts_only:
                 tables[slot.name] = _counts_added(slot, found)
+            elif found and slot.presence and len(slot.key) == 1:
+                tables[slot.name] = _united(slot, found)
             elif found:
                 rows = pa.concat_tables(found)
                 tables[slot.name] = engine.query(slot.merge, {"rows": rows}).cast(slot.schema)
@@ -271,6 +279,13 @@ def _counts_added(slot: SlotProgram, parts: Sequence[pa.Table]) -> pa.Table:
             columns.append(pa.array(np.insert(ours, at[~known], missing), field.type))
         largest = pa.Table.from_arrays(columns, schema=slot.schema)
     return largest
+
+
+def _united(slot: SlotProgram, parts: Sequence[pa.Table]) -> pa.Table:
+    """Tables of classes that were seen, each class once."""
+    rows = pa.concat_tables(parts)
+    _, first = np.unique(rows.column(slot.key[0]).to_numpy(), return_index=True)
+    return rows if len(first) == rows.num_rows else rows.take(pa.array(first))
 
 
 def _by_key(table: pa.Table) -> pa.Table:
