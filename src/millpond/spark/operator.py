@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,15 +68,10 @@ TAIL_SCHEMA = (
     "_stream STRING, _reason STRING, _record STRING"
 )
 
-_engine: Engine | None = None
-
-
-def worker_engine() -> Engine:
+@lru_cache(maxsize=2)
+def worker_engine(threads: int = 1) -> Engine:
     """The DuckDB of this worker process."""
-    global _engine
-    if _engine is None:
-        _engine = Engine()
-    return _engine
+    return Engine(threads)
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,11 @@ class SlotProgram:
 
 
 class Engine:
-    """An embedded DuckDB on a single thread: the parallelism is Spark's."""
+    """An embedded DuckDB, by default on a single thread: the parallelism is Spark's."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 1) -> None:
         self._connection = duckdb.connect()
-        self._connection.execute("SET threads = 1")
+        self._connection.execute(f"SET threads = {threads}")
         self._connection.execute("SET enable_progress_bar = false")
         self._kept: set[str] = set()
 
