@@ -123,7 +123,8 @@ class TimedKeeper(StatefulProcessor):
                 yield self._framed(rejected_rows(pa.Table.from_pandas(frame, preserve_index=False)))
             return
         payloads = [data for frame in rows for data in frame["payload"]]
-        yield from (self._framed(table) for table in self._batch(worker_engine(os.cpu_count() or 1), payloads))
+        engine = worker_engine(os.cpu_count() or 1)
+        yield from (self._framed(table) for table in self._batch(engine, payloads))
 
     def _framed(self, table: pa.Table) -> pd.DataFrame:
         return framed(table, self.width)
