@@ -68,6 +68,7 @@ TAIL_SCHEMA = (
     "_stream STRING, _reason STRING, _record STRING"
 )
 
+
 @lru_cache(maxsize=2)
 def worker_engine(threads: int = 1) -> Engine:
     """The DuckDB of this worker process."""

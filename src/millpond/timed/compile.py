@@ -65,6 +65,10 @@ def _clock(plan: TimedPlan, table: Table, dialect: Dialect, zone: str) -> Clock:
     return Clock(table.name, moment, delay, None if idle is None else idle / 1e6, last)
 
 
+# The result tables of a select by aggregate, each with SQL for its matches.
+_Results = dict[Aggregate | None, list[tuple[str, str]]]
+
+
 class _Builder:
     """Collects the needs and terms of a query."""
 
@@ -78,7 +82,6 @@ class _Builder:
         self.columns = tuple(f"o{i}" for i in range(len(query.columns)))
         self.aggregate = any(is_aggregate(s) for s in query.selects)
         self._feeds = 0
-        self._known: dict[int, dict[Aggregate | None, list[tuple[str, str]]]] = {}
 
     def program(self, clocks: tuple[Clock, ...]) -> TimedProgram:
         retracts = any(term.retracts for term in self.terms)
@@ -104,7 +107,11 @@ class _Builder:
         if not grouped and not term.distinct:
             self._bag(selects[0])
             return
-        rows = {version: [self._rows(s, version) for s in selects] for version in ("old", "now")}
+        made = [self._results(each) for each in selects]
+        rows = {
+            version: [self._rows(s.select, m, version) for s, m in zip(selects, made, strict=True)]
+            for version in ("old", "now")
+        }
         if len(self.query.selects) == len(grouped) == 1 and not term.distinct:
             select = grouped[0]
             self.terms.append(
@@ -158,44 +165,30 @@ class _Builder:
             added = f"SELECT {columns}, sum(w) AS w FROM ({union}) GROUP BY {columns}"
             self.terms.append(TermProgram(tuple(names), self.columns, added=added))
 
-    def _rows(self, needs: SelectNeeds, version: str) -> str:
-        """All rows of a select: its groups, or the set of its rows."""
-        made = self._made(needs)
-        if not is_aggregate(needs.select):
+    def _rows(self, select: Select, made: _Results, version: str) -> str:
+        """All rows of a select, before or after a batch: its groups, or the set of its rows."""
+        if not is_aggregate(select):
             texts = [f"SELECT * FROM {name}_{version}" for names in made.values() for name, _ in names]
             nothing = f"SELECT {', '.join(f'NULL AS {c}' for c in self.columns)} WHERE FALSE"
             return " UNION ".join(texts) or nothing
         matches = [(a, [sql.format(version=version) for _, sql in names]) for a, names in made.items()]
-        return groups_sql(needs.select, matches, self.columns)
+        return groups_sql(select, matches, self.columns)
 
-    def _made(self, needs: SelectNeeds) -> dict[Aggregate | None, list[tuple[str, str]]]:
-        """The result tables of a select, by aggregate, each with SQL for its matches; made once."""
-        key = id(needs)
-        if key not in self._known:
-            self._known[key] = self._make(needs)
-        return self._known[key]
-
-    def _make(self, needs: SelectNeeds) -> dict[Aggregate | None, list[tuple[str, str]]]:
+    def _results(self, needs: SelectNeeds) -> _Results:
+        """New result tables for a select; counts of a part are shared by its aggregates."""
         select = needs.select
         if not is_aggregate(select):
-            names = []
-            for _, wanted in needs.parts:
-                for need in wanted:
-                    names.append((self._set(need, select), ""))
-            return {None: names}
-        aggregates: list[Aggregate | None] = list(aggregates_of(select)) or [None]
-        made: dict[Aggregate | None, list[tuple[str, str]]] = {a: [] for a in aggregates}
-        for part, wanted in needs.parts:
-            shared: dict[object, list[Need]] = {}
+            return {None: [(self._set(need, select), "") for _, wanted in needs.parts for need in wanted]}
+        aggregates: Sequence[Aggregate | None] = aggregates_of(select) or [None]
+        made: _Results = {a: [] for a in aggregates}
+        for _, wanted in needs.parts:
+            shared: dict[Expr | None, list[Need]] = {}
             for need in wanted:
                 if need.counted:
-                    median = (
-                        need.aggregate.argument if _is_median(need.aggregate) and need.aggregate else None
-                    )
-                    shared.setdefault((id(part), median), []).append(need)
+                    shared.setdefault(_median_of(need.aggregate), []).append(need)
                 else:
                     made[need.aggregate].append(self._looked_for(need, select))
-            for (_, median), together in shared.items():  # type: ignore[misc]
+            for median, together in shared.items():
                 for aggregate, sql in self._counted(together, select, median):
                     made[aggregate].append(sql)
         return made
@@ -228,7 +221,7 @@ class _Builder:
         aggregate = need.aggregate
         groups = set(select.group_by or ())
         argument = aggregate.argument if aggregate is not None else None
-        keys = [f"g{i}" for i in range(len(groups))]
+        keys = _keys(select)
         extreme = argument is not None and "?" in need.scope
         shown = groups if argument is None or extreme else groups | refs(argument)
         steps = self._steps(need, shown)
@@ -271,7 +264,7 @@ class _Builder:
         """Groups with the number of matches and the sums of measures, shared by several aggregates."""
         measures = tuple(dict.fromkeys(m for need in needs for m in need.measures))
         groups = set(select.group_by or ())
-        keys = [f"g{i}" for i in range(len(groups))]
+        keys = _keys(select)
         shown = groups | (refs(median) if median is not None else set())
         steps = self._steps(replace(needs[0], measures=measures), shown)
         value = [f"{self._expression(steps, median)} AS v"] if median is not None else []
@@ -362,13 +355,18 @@ class _Builder:
         return f"SELECT {', '.join(taken)} FROM (SELECT {source}) WHERE FALSE"
 
 
-def _is_median(aggregate: Aggregate | None) -> bool:
-    return aggregate is not None and aggregate.function == "MEDIAN"
+def _keys(select: Select) -> list[str]:
+    return [f"g{i}" for i in range(len(select.group_by or ()))]
+
+
+def _median_of(aggregate: Aggregate | None) -> Expr | None:
+    """The argument whose values have to be told apart."""
+    return aggregate.argument if aggregate is not None and aggregate.function == "MEDIAN" else None
 
 
 def _measured(need: Need, measures: Sequence[Measure], keys: Sequence[str], name: str) -> str:
     """An aggregate's matches out of a table of counts that it may share."""
-    if _is_median(need.aggregate):
+    if _median_of(need.aggregate) is not None:
         value, weight, total = "v", "CASE WHEN v IS NULL THEN 0 ELSE n END", "0"
     elif need.measures:
         (measure,) = need.measures
