@@ -159,9 +159,9 @@ def _not_analysed(query: Query) -> Reason | None:
     for select in query.selects:
         if not any(o.table.streaming for o in select.occurrences):
             return undetermined_reason("no-stream")
-        plain = len(select.occurrences) == 1 and not is_aggregate(select)
+        plain = sum(o.table.streaming for o in select.occurrences) == 1 and not is_aggregate(select)
         if plain and not any(t.distinct for t in query.terms):
-            continue
+            continue  # each row is answered by itself, whatever it holds
         shown = item_refs(select.items) | set(select.group_by or ())
         clocks = set(clocks_of(select).values())
         if any(_is_time(select, ref) and _in_stream(select, ref) for ref in shown):

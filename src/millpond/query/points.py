@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
@@ -74,7 +74,7 @@ class Points:
             case Family.DATE:
                 return date.fromordinal(int(point) + _EPOCH)
             case Family.TIME:
-                return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=int(point))
+                return _INSTANT + timedelta(microseconds=int(point))
             case Family.STRING:
                 return self.strings_at([point])[point]
             case Family.NUMBER:

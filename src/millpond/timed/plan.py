@@ -98,6 +98,10 @@ class TimedNeed:
         if len(self.order.groups) > _MAX_GROUPS:
             raise NoPlan(f"more than {_MAX_GROUPS} streams are joined in time")
         self._clocks = set(clocks_of(need.part.select).values())
+        for group in self.order.groups:
+            clock = self.order.clocks.get(group[0])
+            if clock is not None and self.order.ends(group) and self.closure.range(clock).high is None:
+                raise NoPlan(f"{group[0]} ends at timestamps of a relation")
         self._values = [
             n.ref for n in self.closure.nodes if n.type.domain is not Domain.TIME or self._known(n.ref)
         ]
