@@ -1,0 +1,81 @@
+"""Random queries in time from all sides: definition, certificates, executors.
+
+The seeds are fixed; ``python -m tests.support.time_campaign`` looks at as many more as one likes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from millpond.analysis.check import decide
+from millpond.analysis.verdict import UNDETERMINED
+from millpond.query.parse import parse
+from tests.support.oracle import normalise
+from tests.support.time_campaign import examine, whole_moments
+from tests.support.time_generate import TimeCase, TimeRow, random_time_case, random_time_rows
+from tests.support.timed_local import TimedLocal, micros
+
+SEEDS, SHARE = 60, 10
+# Queries whose batches are cut in several ways.
+CUT_SEEDS, CUT_SHARE = 24, 6
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SHARE))
+def test_random_queries(first: int) -> None:
+    findings = [examine(seed) for seed in range(first, first + SHARE)]
+    assert [problem for finding in findings for problem in finding.problems] == []
+    assert [f.seed for f in findings if f.outcome == UNDETERMINED] == []
+
+
+@pytest.mark.parametrize("first", range(0, CUT_SEEDS, CUT_SHARE))
+def test_answers_do_not_depend_on_the_cut(first: int) -> None:
+    """One batch or many, its rows in any order: the same is answered, and the same is kept."""
+    compared = 0
+    for seed in range(1_000 + first, 1_000 + first + CUT_SHARE):
+        rng = random.Random(seed)
+        case = random_time_case(rng)
+        rows = list(random_time_rows(rng, case, 25, nulls=0.05))
+        found = [outcome(case, cut) for cut in cuts(rng, case, rows)]
+        if None not in found:
+            assert all(each == found[0] for each in found[1:]), f"seed {seed}: {case.sql}"
+            compared += 1
+    assert compared
+
+
+Batches = list[list[tuple[str, TimeRow]]]
+
+
+def cuts(rng: random.Random, case: TimeCase, rows: list[tuple[str, TimeRow]]) -> list[Batches]:
+    """All at once, moment by moment, by chance, and all at once in no order."""
+    chance = []
+    left = list(rows)
+    while left:
+        size = rng.randint(1, 8)
+        chance.append(left[:size])
+        left = left[size:]
+    return [
+        [rows],
+        whole_moments([[row] for row in rows], case),
+        whole_moments(chance, case),
+        [rng.sample(rows, len(rows))],
+    ]
+
+
+def outcome(case: TimeCase, batches: Batches) -> tuple[Counter[Any], dict[str, Counter[Any]]] | None:
+    """The final answer and all that is kept; None where the query has no executor in time."""
+    verdict = decide(parse(case.sql)[0])
+    if verdict.timed is None:
+        return None
+    local = TimedLocal(verdict.timed)
+    for batch in batches:
+        local.add(batch, max(micros(row[case.times[name]]) for name, row in batch))
+    answer = Counter({normalise(row): n for row, n in local.answer().items()})
+    kept = {
+        name: Counter(tuple(sorted(normalise(list(row.values())), key=repr)) for row in table.to_pylist())
+        for name, table in local.kept.items()
+    }
+    return answer, kept
