@@ -382,10 +382,14 @@ class Closure:
         return out
 
     @cached_property
-    def _freedom(self) -> list[tuple[bool, Any]]:
-        """A sort key: narrow columns first, so that those with room can step aside."""
+    def _freedom(self) -> list[tuple[bool, bool, Any]]:
+        """A sort key: narrow columns first, so that those with room can step aside; before dense ones those
+        with steps, for which there need not be a value between two dense ones."""
         widths = [self._length[i, z] + self._length[z, i] for i, z in enumerate(self.origin)]
-        return [(w == np.inf, 0 if w == np.inf else w) for w in widths]
+        return [
+            (not stepped, w == np.inf, 0 if w == np.inf else w)
+            for stepped, w in zip(self.stepped.tolist(), widths, strict=True)
+        ]
 
     def _ends_of(self, i: int, value: Matrix, done: NDArray[np.bool_]) -> tuple[End, End]:
         """What the columns already placed leave to column i, in units; a flag says that an end is open."""

@@ -210,6 +210,11 @@ RELATIONS = [
         "a STRING between a relation's", "SELECT DISTINCT P.N FROM P, R WHERE P.N BETWEEN R.N AND R.N2", NO
     ),
     Example("another column", "SELECT DISTINCT S.A FROM S, R WHERE A2 = X", NO),
+    Example(
+        "another column, beside INTs between DOUBLEs",
+        "SELECT DISTINCT P.G FROM P, R WHERE R.F < X AND X < P.F AND P.F <= 2",
+        NO,
+    ),
     Example("the relation's own columns", "SELECT DISTINCT R.Y, R.N FROM S, R WHERE A = X", YES),
     Example("nothing in common", "SELECT X FROM S, R", YES),
     Example("rows are answered at once", "SELECT S.A2, R.Y FROM S, R WHERE A = X", YES),
