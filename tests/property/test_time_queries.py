@@ -31,6 +31,11 @@ def test_random_queries(first: int) -> None:
     assert [f.seed for f in findings if f.outcome == UNDETERMINED] == []
 
 
+def test_random_queries_with_streams_joined_with_themselves() -> None:
+    findings = [examine(seed, self_join=1.0) for seed in range(SHARE)]
+    assert [problem for finding in findings for problem in finding.problems] == []
+
+
 @pytest.mark.parametrize("first", range(0, CUT_SEEDS, CUT_SHARE))
 def test_answers_do_not_depend_on_the_cut(first: int) -> None:
     """One batch or many, its rows in any order: the same is answered, and the same is kept."""
