@@ -181,7 +181,8 @@ class TimedKeeper(StatefulProcessor):
         for feed in self.program.feeds:
             if feed.name in passage.late and feed.stream not in seen:
                 seen.add(feed.stream)
-                out += _late_rows(feed, passage.late[feed.name])
+                clock = next(c for c in self.program.clocks if c.stream == feed.stream)
+                out += _late_rows(feed, clock.column, passage.late[feed.name])
         return out
 
     def _value(self, key: int) -> bytes | None:
@@ -189,12 +190,14 @@ class TimedKeeper(StatefulProcessor):
         return None if found is None else bytes(found[0])
 
 
-def _late_rows(feed: FeedProgram, rows: pa.Table) -> list[tuple[str, str, str]]:
+def _late_rows(feed: FeedProgram, clock: str, rows: pa.Table) -> list[tuple[str, str, str]]:
+    """Late rows with the reason: their time, and the columns that the query uses."""
     out = []
     for late in late_records(feed, rows):
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(str(late["moment"])))
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=late.moment)
+        record = {clock: moment.isoformat(), **late.values}
         reason = f"{LATE}: every stream had moved past {moment:%Y-%m-%d %H:%M:%S.%f} UTC"
-        out.append((feed.stream, reason, json.dumps(late["record"], default=str)))
+        out.append((feed.stream, reason, json.dumps(record, default=str)))
     return out
 
 

@@ -62,7 +62,7 @@ def _clock(plan: TimedPlan, table: Table, dialect: Dialect, zone: str) -> Clock:
     moment = f"CAST({dialect.micros(dialect.name_of(table.time))} AS BIGINT)"
     delay = length_of_time(table.properties.get("watermark", "0 seconds")) or 0
     idle = length_of_time(table.properties.get("idle", ""))
-    return Clock(table.name, moment, delay, None if idle is None else idle / 1e6, last)
+    return Clock(table.name, table.time, moment, delay, None if idle is None else idle / 1e6, last)
 
 
 # The result tables of a select by aggregate, each with SQL for its matches.

@@ -74,11 +74,12 @@ class NeedProgram:
 
 @dataclass(frozen=True)
 class Clock:
-    """The time of a stream: SQL for a row's moment, the microseconds that a row may come after later ones,
+    """The time of a stream: its column, SQL for a row's moment, the microseconds that a row may come after later ones,
     the seconds that others wait for it when it sends nothing (None: as long as it takes), and the moment
     after which its rows do not matter."""
 
     stream: str
+    column: str
     moment: str
     delay: int
     idle: float | None

@@ -152,10 +152,18 @@ def _at(table: pa.Table, moment: int) -> pa.Table:
     return table.set_column(place, table.schema.field("t"), pa.array(np.full(table.num_rows, moment)))
 
 
-def late_records(feed: FeedProgram, rows: pa.Table) -> list[dict[str, object]]:
-    """What is known of late rows: the columns that the query uses, each row as often as it came."""
+@dataclass(frozen=True)
+class Late:
+    """What is known of a late row: its moment, and the columns that the query uses."""
+
+    moment: int
+    values: dict[str, object]
+
+
+def late_records(feed: FeedProgram, rows: pa.Table) -> list[Late]:
+    """Late rows, each as often as it came."""
     out = []
     for row in rows.to_pylist():
-        record = {name: row[f"x{i}"] for i, name in enumerate(feed.names)}
-        out += [{"moment": row["t"], "record": record}] * int(row.get("n", 1))
+        late = Late(row["t"], {name: row[f"x{i}"] for i, name in enumerate(feed.names)})
+        out += [late] * int(row.get("n", 1))
     return out

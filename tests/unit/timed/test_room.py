@@ -15,6 +15,7 @@ from millpond.timed.compile import compile_timed
 from millpond.timed.program import TimedProgram
 from millpond.timed.room import (
     END,
+    Late,
     Passage,
     Room,
     late_records,
@@ -164,7 +165,7 @@ def test_what_late_rows_say() -> None:
     rows = pa.Table.from_pylist(
         [{name: 1 for name in feed.schema.names} | {"t": 7, "x0": 2, "n": 3}], schema=feed.schema
     )
-    assert late_records(feed, rows) == [{"moment": 7, "record": {"A": 2}}] * 3
+    assert late_records(feed, rows) == [Late(7, {"A": 2})] * 3
 
 
 # --- streams that say nothing ------------------------------------------------------------------------
