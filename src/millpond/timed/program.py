@@ -74,9 +74,12 @@ class NeedProgram:
 
 @dataclass(frozen=True)
 class Clock:
-    """The time of a stream: its column, SQL for a row's moment, the microseconds that a row may come after later ones,
-    the seconds that others wait for it when it sends nothing (None: as long as it takes), and the moment
-    after which its rows do not matter."""
+    """The time of a stream.
+
+    ``moment`` is SQL for that of a row.  A row may come ``delay`` microseconds after later ones.  The other
+    streams wait ``idle`` seconds for one that sends nothing, or as long as it takes.  After the moment ``ends``
+    its rows do not matter.
+    """
 
     stream: str
     column: str
