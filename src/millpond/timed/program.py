@@ -77,7 +77,7 @@ class Clock:
     """The time of a stream.
 
     ``moment`` is SQL for that of a row.  A row may come ``delay`` microseconds after later ones.  The other
-    streams wait ``idle`` seconds for one that sends nothing, or as long as it takes.  After the moment ``ends``
+    streams wait ``idle`` seconds for one that sends nothing, or as long as it takes.  After ``ends``
     its rows do not matter.
     """
 
