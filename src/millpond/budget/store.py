@@ -1,0 +1,79 @@
+"""A bounded store under a policy, in plain NumPy: what the compiled loops mean, and a base for operators."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from millpond.budget.policy import Candidates, Policy, R, S
+from millpond.stochastic.arrays import Ints, integers
+
+NEVER = 1 << 60
+
+
+class JoinStore:
+    """The kept tuples of two streams that are joined on equal values."""
+
+    def __init__(self, size: int, policy: Policy) -> None:
+        self.size = size
+        self.policy = policy
+        self.kept = Candidates.none()
+
+    def step(self, now: int, r: Ints, s: Ints, r_end: int = NEVER, s_end: int = NEVER) -> int:
+        """Take in what arrived in step ``now``; the number of results it finds among the kept tuples.
+
+        Tuples that arrive together are not counted with each other: no policy has a say in those results.
+        """
+        found = 0
+        for side, partners in ((R, s), (S, r)):
+            for partner in partners:
+                hit = (self.kept.side == side) & (self.kept.value == partner) & (now < self.kept.end)
+                self.kept.used[hit] = now
+                self.kept.uses[hit] += 1
+                found += int(hit.sum())
+        self.policy.observe(now, r, s)
+        for side, values, end in ((R, r, r_end), (S, s, s_end)):
+            self.kept = self.kept.with_more(_arrivals(side, values, now, end))
+        self._shrink(now)
+        return found
+
+    def _shrink(self, now: int) -> None:
+        excess = len(self.kept) - self.size
+        if excess > 0:
+            scores = self.policy.scores(now, self.kept)
+            lowest = np.argsort(scores, kind="stable")[:excess]  # of equal scores the oldest
+            stays = np.ones(len(self.kept), bool)
+            stays[lowest] = False
+            self.policy.discarded(now, self.kept.where(~stays))
+            self.kept = self.kept.where(stays)
+
+
+class CacheStore:
+    """The cached rows of a relation that a stream refers to."""
+
+    def __init__(self, size: int, policy: Policy) -> None:
+        self.size = size
+        self.policy = policy
+        self.kept = Candidates.none()
+
+    def refer(self, now: int, key: int) -> bool:
+        """Whether the row is cached; if not it is fetched, and may be cached in place of another."""
+        self.policy.observe(now, integers(key), integers([]))
+        hit = self.kept.value == key
+        if hit.any():
+            self.kept.used[hit] = now
+            self.kept.uses[hit] += 1
+            return True
+        self.kept = self.kept.with_more(_arrivals(S, integers(key), now, NEVER))
+        if len(self.kept) > self.size:
+            scores = self.policy.scores(now, self.kept)
+            # Of equal scores the least recently referenced row goes.
+            worst = np.lexsort((self.kept.used, scores))[0]
+            gone = np.arange(len(self.kept)) == worst
+            self.policy.discarded(now, self.kept.where(gone))
+            self.kept = self.kept.where(~gone)
+        return False
+
+
+def _arrivals(side: int, values: Ints, now: int, end: int) -> Candidates:
+    columns = [np.full(len(values), constant, np.int64) for constant in (side, now, now, 0, end)]
+    return Candidates(columns[0], values, *columns[1:])
