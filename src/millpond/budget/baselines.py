@@ -21,6 +21,8 @@ def _outside_first(now: int, candidates: Candidates, scores: Floats) -> Floats:
 class Random(Policy):
     """RAND: whoever chance picks, after those outside their window."""
 
+    bypasses = False
+
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.default_rng(seed)
 
@@ -40,6 +42,8 @@ class Prob(Policy):
     For caching it is perfect LFU: every reference ever seen counts.  Counts are scores as good as shares,
     because both streams are equally long.
     """
+
+    bypasses = False
 
     def __init__(self) -> None:
         self._seen: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
@@ -76,12 +80,16 @@ class Life(Prob):
 class Fifo(Policy):
     """The longest kept goes."""
 
+    bypasses = False
+
     def scores(self, now: int, candidates: Candidates) -> Floats:
         return candidates.arrived.astype(np.float64)
 
 
 class Lru(Policy):
     """The one whose last use is longest ago goes."""
+
+    bypasses = False
 
     def scores(self, now: int, candidates: Candidates) -> Floats:
         return candidates.used.astype(np.float64)
@@ -96,6 +104,8 @@ class Lfu(Policy):
 
 class LruK(Policy):
     """LRU-k, for caching: the one whose k-th last reference is longest ago goes."""
+
+    bypasses = False
 
     def __init__(self, depth: int = 2) -> None:
         self.depth = depth

@@ -1,7 +1,9 @@
 """Caching under a budget, reference by reference, as machine code.
 
-The fetched row need not be cached: it is a candidate like the cached ones, and the lowest score goes.  Of
-equal scores the least recently referenced goes first.  Keys are numbered 0, 1, … in :func:`numbered`.
+The fetched row need not be cached: under scores that look ahead it is a candidate like the cached ones, and
+the lowest goes.  The classic policies always take it in.  Of equal scores the least recently referenced goes.
+Keys are numbered 0, 1, … by :func:`numbered`.  :class:`millpond.budget.store.CacheStore` says the same in
+plain Python.
 """
 
 from __future__ import annotations
@@ -120,7 +122,8 @@ def _loop(
             continue
         worst = -1
         lowest = np.inf
-        for i in range(filled):
+        candidates = filled if kind in (TABLE, NEXT_USE) else filled - 1
+        for i in range(candidates):
             candidate = held[i]
             if kind == TABLE:
                 score = _look_up(scores[row[t]], factors, shape, origin[t], value[candidate])

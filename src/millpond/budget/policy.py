@@ -49,6 +49,8 @@ class Candidates:
 class Policy(ABC):
     """Decides what is worth keeping.  Works on whole arrays, so that a batch costs as much as a row."""
 
+    bypasses = True  # whether a fetched row may be left uncached; the classic policies always take it in
+
     def observe(self, now: int, r: Ints, s: Ints) -> None:  # noqa: B027 (a policy may learn nothing)
         """Learn what arrived up to step ``now``, the latest last; for caching there is nothing in ``s``."""
 

@@ -53,4 +53,6 @@ class Reduced(Policy):
         rows = candidates.where(live)
         rows = Candidates(rows.side, keys[live], rows.arrived, rows.used, rows.uses, rows.end)
         scores[live] = self._policy.scores(now, rows)
+        if not self._policy.bypasses:
+            scores[live & (candidates.arrived == now)] = np.inf
         return scores

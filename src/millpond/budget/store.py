@@ -66,6 +66,8 @@ class CacheStore:
         self.kept = self.kept.with_more(_arrivals(S, integers(key), now, NEVER))
         if len(self.kept) > self.size:
             scores = self.policy.scores(now, self.kept)
+            if not self.policy.bypasses:
+                scores[-1] = np.inf
             # Of equal scores the least recently referenced row goes.
             worst = np.lexsort((self.kept.used, scores))[0]
             gone = np.arange(len(self.kept)) == worst

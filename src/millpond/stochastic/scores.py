@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, log
 
 import numpy as np
@@ -64,6 +65,7 @@ class ScoreTable:
         return result
 
 
+@lru_cache(maxsize=32)
 def heeb_table(model: Model, alpha: float, caching: bool = False) -> ScoreTable:
     """The table of H with L^exp for a partner stream that follows the model."""
     decay = Exponential(alpha).decay
