@@ -1,7 +1,7 @@
 """Joining two streams under a budget, tuple by tuple, as machine code.
 
 At each step the two new tuples join what is kept (not each other); then the lowest scores are discarded until
-the rest fits.  Of equal scores the oldest goes first, and R's tuple before S's of the same step.
+the rest fits.  Of equal scores the oldest goes first; of the same step R's if the step is even, else S's.
 :mod:`millpond.budget.store` says the same in plain Python.
 """
 
@@ -140,6 +140,12 @@ def _look_up(scores: Floats, factors: Floats, shape: Ints, origin: int, value: i
 
 
 @compiled
+def _age(number: int) -> int:
+    """A tuple's place in the order in which equal scores go: by step, the sides taking turns."""
+    return number ^ ((number >> 1) & 1)
+
+
+@compiled
 def _loop(
     r: Ints, s: Ints, r_code: Ints, s_code: Ints, codes: int, size: int, kind: int,
     r_scores: Floats, r_factors: Floats, r_shape: Ints, r_row: Ints, r_origin: Ints,
@@ -228,7 +234,9 @@ def _loop(
         while held > size:
             worst = 0
             for i in range(1, held):
-                if score[i] < score[worst] or (score[i] == score[worst] and number[i] < number[worst]):
+                if score[i] < score[worst] or (
+                    score[i] == score[worst] and _age(number[i]) < _age(number[worst])
+                ):
                     worst = i
             arrived = number[worst] // 2
             if arrived < t:

@@ -26,8 +26,9 @@ REUSE = 100
 ALPHAS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 # References over which hits count in the choice of the leader.
 MEMORY = 5000.0
-# By how many standard deviations a shadow must be ahead of the first one to lead.
-CLEARLY = 2.5
+# By how many standard deviations a shadow must be ahead of the first one to lead: many are compared, and at
+# every reference.
+CLEARLY = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,23 +41,32 @@ class ShadowTrace:
     names: tuple[str, ...]
 
 
-def rehearse_cache(
-    keys: Ints, size: int, model: Model | None = None, alpha: float | None = None
-) -> ShadowTrace:
+def rehearse_cache(keys: Ints, size: int, model: Model | None = None) -> ShadowTrace:
     """Cache the references under the leader of a group of policies.
 
-    They are: the reuse model, LRU and perfect LFU; with a model of the keys also HEEB, with the alpha
-    given (by default the size, as in the paper) and a range of others.
+    They are: the reuse model, LRU and perfect LFU; with a model of the keys also HEEB with the paper's alpha,
+    the size, which then is the first, and with a range of others.
     """
-    names = ["reuse", "lru", "lfu"]
-    kinds = [REUSE, LRU, LFU]
-    placed = no_table()
-    if model is not None:
-        alphas = (float(size) if alpha is None else alpha, *ALPHAS)
-        placed = Placed.of(tuple(heeb_table(model, a, caching=True) for a in alphas), keys)
-        names = [f"heeb alpha={a:g}" for a in alphas] + names
-        kinds = [TABLE] * len(alphas) + kinds
-    return _trace(keys, size, kinds, names, placed)
+    kinds, names = [REUSE, LRU, LFU], ["reuse", "lru", "lfu"]
+    if model is None:
+        return _trace(keys, size, kinds, names, no_table())
+    alphas, placed = _heeb_tables(keys, size, model)
+    return _trace(keys, size, [TABLE] * len(alphas) + kinds, _heeb_names(alphas) + names, placed)
+
+
+def heeb_online(keys: Ints, size: int, model: Model) -> ShadowTrace:
+    """HEEB with the alpha that does best in shadow caches, starting from the paper's: the size."""
+    alphas, placed = _heeb_tables(keys, size, model)
+    return _trace(keys, size, [TABLE] * len(alphas), _heeb_names(alphas), placed)
+
+
+def _heeb_tables(keys: Ints, size: int, model: Model) -> tuple[tuple[float, ...], Placed]:
+    alphas = (float(size), *(alpha for alpha in ALPHAS if alpha != size))
+    return alphas, Placed.of(tuple(heeb_table(model, a, caching=True) for a in alphas), keys)
+
+
+def _heeb_names(alphas: Sequence[float]) -> list[str]:
+    return [f"heeb alpha={alpha:g}" for alpha in alphas]
 
 
 def reuse_cache(keys: Ints, size: int) -> Bools:

@@ -31,7 +31,8 @@ class JoinStore:
                 self.kept.uses[hit] += 1
                 found += int(hit.sum())
         self.policy.observe(now, r, s)
-        for side, values, end in ((R, r, r_end), (S, s, s_end)):
+        arrivals = [(R, r, r_end), (S, s, s_end)]
+        for side, values, end in arrivals if now % 2 == 0 else reversed(arrivals):  # neither side is favoured
             self.kept = self.kept.with_more(_arrivals(side, values, now, end))
         self._shrink(now)
         return found

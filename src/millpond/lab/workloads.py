@@ -43,7 +43,7 @@ class Workload:
 
     def leaves(self, r: Ints, s: Ints) -> tuple[Ints, Ints] | None:
         """The first step at which the partner's noise no longer reaches each tuple, where it is bounded."""
-        if isinstance(self.r, Trend) and isinstance(self.s, Trend):
+        if isinstance(self.r, Trend) and isinstance(self.s, Trend) and self.r.slope and self.s.slope:
             return self.s.leaves(r), self.r.leaves(s)
         return None
 
@@ -80,6 +80,20 @@ def floor() -> Workload:
 def walk() -> Workload:
     """Section 5.5: two random walks with normal steps; alpha is the size of the cache."""
     return Workload("WALK", Walk.normal(1.0), Walk.normal(1.0), float)
+
+
+def modelled(name: str, r: Model, s: Model) -> Workload:
+    """Streams that follow given models; alpha as section 5 chooses it for their kind.
+
+    Between trends a tuple is estimated to live while the line moves by twice the noise's deviation;
+    otherwise alpha is the size of the cache.
+    """
+    if isinstance(r, Trend) and isinstance(s, Trend):
+        speed = (abs(r.slope) + abs(s.slope)) / 2
+        lifetime = max(1.5, (r.noise.deviation + s.noise.deviation) / float(speed)) if speed else 1000.0
+        alpha = alpha_for(lifetime)
+        return Workload(name, r, s, lambda size: alpha)
+    return Workload(name, r, s, float)
 
 
 SYNTHETIC: dict[str, Callable[[], Workload]] = {"TOWER": tower, "ROOF": roof, "FLOOR": floor, "WALK": walk}

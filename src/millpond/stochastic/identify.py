@@ -1,0 +1,241 @@
+"""Which model a stream follows: chosen and fitted as it comes, and chosen anew when it changes.
+
+Four kinds of model, with normal noise and with noise as it was counted, are fitted to the first half of what
+is remembered and judged by how well they predict the second half, one step at a time; each free parameter
+costs what BIC says.  The best is fitted again to all of it.  From then on every value is first predicted and
+then learned: when predictions become worse than they were (a CUSUM of their log-loss), the stream has
+changed, and what came before the change is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import log, sqrt
+from typing import Any
+
+import numpy as np
+
+from millpond.stochastic.arrays import Floats, Ints, integers
+from millpond.stochastic.chains import AutoRegressive, Walk
+from millpond.stochastic.models import Model, Stationary, Trend
+from millpond.stochastic.noise import Noise
+
+# How many values are remembered, how few allow a choice, and after how many more the choice is made again.
+REMEMBERED = 2000
+ENOUGH = 40
+PATIENCE = 200
+# The widest range of values for which a table of chances is kept.
+WIDEST = 1_000_000
+# A fitted normal counts as much as this many observations in an estimated distribution.
+SMOOTHING = 10.0
+# The chance a prediction gives at least to every value: nothing is impossible to a fitted model.
+LEAST = 1e-6
+# The CUSUM's slack and threshold, in standard deviations of the log-loss.
+SLACK = 0.5
+ALARM = 20.0
+# A log-loss that varies less than this varies by chance: the counts of a noise are themselves estimates.
+STEADY = 0.3
+# No single value adds more than this to the CUSUM: an outlier is not a change.
+SURPRISE = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Identified:
+    """The model in force, its kind, and the mean log-likelihood of every fit on values it had not seen."""
+
+    kind: str
+    model: Model
+    likelihoods: dict[str, float]
+
+
+class Identifier:
+    """Chooses and fits a model to a stream of integers, in bounded memory and with nothing to configure."""
+
+    def __init__(self) -> None:
+        self._values = np.empty(0, np.int64)
+        self._next = 0  # the step of the value to come
+        self._learned = 0  # the step up to which the model in force has learned
+        self._found: Identified | None = None
+        self._sum = 0.0
+        self._clean = 0  # the last step at which the CUSUM stood at zero
+        self._restarts = 0
+
+    @property
+    def found(self) -> Identified | None:
+        """The model in force; none before there are enough values, or where they range too widely."""
+        return self._found
+
+    @property
+    def restarts(self) -> int:
+        """How often the stream was found to have changed."""
+        return self._restarts
+
+    def observe(self, values: Ints) -> None:
+        """Learn the next values of the stream, in order."""
+        for start in range(0, len(values), PATIENCE):
+            self._learn(integers(values[start : start + PATIENCE]))
+
+    def _learn(self, block: Ints) -> None:
+        changed = self._watch(block)
+        self._values = np.concatenate([self._values, block])[-REMEMBERED:]
+        self._next += len(block)
+        if changed is not None:
+            self._restarts += 1
+            self._values = self._values[-(self._next - changed) :]
+            self._found = None
+            self._sum = 0.0
+        due = self._found is None or self._next - self._learned >= PATIENCE
+        if due and len(self._values) >= ENOUGH:
+            self._found = identify(self._values, self._next - len(self._values))
+            self._learned = self._next
+            self._clean = self._next
+
+    def _watch(self, block: Ints) -> int | None:
+        """The step since which the model in force predicts worse than it did, if it does."""
+        if self._found is None or len(self._values) < 2:
+            return None
+        model = self._found.model
+        known = np.concatenate([self._values, block])
+        first = self._next - len(self._values)
+        losses = -predictive(model, known, first)
+        usual, fresh = losses[: len(self._values) - 1], losses[len(self._values) - 1 :]
+        spread = max(float(usual.std()), STEADY)
+        for place, loss in enumerate(fresh):
+            surprise = min((loss - usual.mean()) / spread, SURPRISE)
+            self._sum = max(0.0, self._sum + surprise - SLACK)
+            if self._sum == 0.0:
+                self._clean = self._next + place
+            if self._sum > ALARM:
+                return self._clean
+        return None
+
+    def state(self) -> dict[str, Any]:
+        """What was learned, as JSON values; the model in force is found again from it."""
+        return {
+            "values": self._values.tolist(),
+            "next": self._next,
+            "learned": self._learned,
+            "sum": self._sum,
+            "clean": self._clean,
+            "restarts": self._restarts,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a state that :meth:`state` gave."""
+        self._values = integers(state["values"]) if state["values"] else np.empty(0, np.int64)
+        self._next, self._learned = state["next"], state["learned"]
+        self._sum, self._clean, self._restarts = state["sum"], state["clean"], state["restarts"]
+        learned = self._values[: len(self._values) - (self._next - self._learned)]
+        enough = len(learned) >= ENOUGH
+        self._found = identify(learned, self._learned - len(learned)) if enough else None
+
+
+def identify(values: Ints, first: int = 0) -> Identified | None:
+    """The model that best predicts the second half of the values from the first, whose step is ``first``."""
+    if len(values) < ENOUGH or int(values.max()) - int(values.min()) > WIDEST:
+        return None
+    half = len(values) // 2
+    likelihoods: dict[tuple[str, str], float] = {}
+    for name, (fit, noise, parameters) in _FITS.items():
+        model = fit(values[:half], first, noise)
+        if model is not None:
+            predicted = predictive(model, values[half - 1 :], first + half - 1)
+            likelihoods[name] = float(predicted.mean()) - parameters * log(len(values)) / 2 / len(values)
+    for name in sorted(likelihoods, key=lambda name: -likelihoods[name]):
+        fit, noise, _ = _FITS[name]
+        model = fit(values, first, noise)
+        if model is not None:
+            return Identified(name[0], model, {" ".join(key): value for key, value in likelihoods.items()})
+    return None
+
+
+def predictive(model: Model, values: Ints, first: int) -> Floats:
+    """The log of the chance that the model gave to each value but the first, one step ahead."""
+    steps = first + np.arange(1, len(values))
+    match model:
+        case Stationary():
+            chances = model.noise(values[1:])
+        case Trend():
+            chances = model.noise(values[1:] - model.centre(steps))
+        case Walk():
+            chances = model.step(np.diff(values))
+        case AutoRegressive():
+            inside = (values[1:] >= model.low) & (values[1:] <= model.high)
+            chances = np.where(inside, model.moves[model.state(values[:-1]), model.state(values[1:])], 0.0)
+        case _:
+            raise TypeError(f"{type(model).__name__} is not a model that is fitted")
+    return np.asarray(np.log((1 - LEAST) * chances + LEAST))
+
+
+# --- fits ------------------------------------------------------------------------------------------
+
+Estimate = Callable[[Ints], Noise]
+
+
+def counted_noise(values: Ints) -> Noise:
+    """The relative frequencies of the values, smoothed by a normal distribution of their mean and spread."""
+    low, high = int(values.min()), int(values.max())
+    spread = max(float(values.std()), 0.25)
+    margin = max(1, round(spread))
+    places = np.arange(low - margin, high + margin + 1)
+    smooth = np.exp(-0.5 * ((places - values.mean()) / spread) ** 2)
+    counts = np.bincount(values - places[0], minlength=len(places)).astype(np.float64)
+    weights = counts + SMOOTHING * smooth / smooth.sum()
+    return Noise(int(places[0]), weights / weights.sum())
+
+
+def normal_noise(values: Ints) -> Noise:
+    """A rounded normal distribution with the values' mean and spread."""
+    rounding = 1 / 12  # the variance that rounding adds
+    spread = sqrt(max(float(values.var()) - rounding, 0.01))
+    return Noise.normal(spread, mean=float(values.mean()))
+
+
+def _fit_stationary(values: Ints, first: int, noise: Estimate) -> Model | None:
+    return Stationary(noise(values))
+
+
+def _fit_trend(values: Ints, first: int, noise: Estimate) -> Model | None:
+    steps = first + np.arange(len(values))
+    slope = float(np.polyfit(steps - steps.mean(), values, 1)[0])
+    line = Trend.line(slope, 0, Noise.point(0))
+    if line.slope == 0:
+        return None
+    start = float(values.mean()) - float(line.slope) * float(steps.mean())
+    line = Trend(line.slope, Fraction(round(start * line.scale), line.scale), line.noise)
+    return Trend(line.slope, line.intercept, noise(values - line.centre(steps)))
+
+
+def _fit_walk(values: Ints, first: int, noise: Estimate) -> Model | None:
+    moves = np.diff(values)
+    if int(np.ptp(moves)) > WIDEST // 100:
+        return None
+    return Walk(noise(moves), int(values[-1]))
+
+
+def _fit_ar1(values: Ints, first: int, noise: Estimate) -> Model | None:
+    before, after = values[:-1].astype(np.float64), values[1:].astype(np.float64)
+    spread = float(before.var())
+    if spread == 0:
+        return None
+    slope = float(((before - before.mean()) * (after - after.mean())).mean()) / spread
+    constant = float(after.mean()) - slope * float(before.mean())
+    deviation = float((after - constant - slope * before).std())
+    try:
+        return AutoRegressive(constant, slope, deviation)
+    except ValueError:  # no AR(1) process, or one too wide for a table
+        return None
+
+
+# By kind and noise: how it is fitted, and how many parameters it has beside a location and a spread.
+_FITS: dict[tuple[str, str], tuple[Callable[[Ints, int, Estimate], Model | None], Estimate, int]] = {
+    ("stationary", "normal"): (_fit_stationary, normal_noise, 0),
+    ("stationary", "counted"): (_fit_stationary, counted_noise, 0),
+    ("walk", "normal"): (_fit_walk, normal_noise, 0),
+    ("walk", "counted"): (_fit_walk, counted_noise, 0),
+    ("trend", "normal"): (_fit_trend, normal_noise, 1),
+    ("trend", "counted"): (_fit_trend, counted_noise, 1),
+    ("ar1", "normal"): (_fit_ar1, normal_noise, 1),
+}
