@@ -138,8 +138,9 @@ SPREADS = {f"deviation x{factor}": factor for factor in (1, 2, 4)}
 
 def _allocations(figure: str) -> dict[str, Workload]:
     """TOWER with equal streams; then R lagging behind S, or S with a larger deviation."""
-    lags = {config: bounded_normal(config, 1.0, 1.0, lag) for config, lag in LAGS.items()}
-    spreads = {config: bounded_normal(config, 1.0, float(factor), 0) for config, factor in SPREADS.items()}
+    same = (15, 15)
+    lags = {config: bounded_normal(config, 1.0, 1.0, lag, same) for config, lag in LAGS.items()}
+    spreads = {config: bounded_normal(config, 1.0, float(x), 0, same) for config, x in SPREADS.items()}
     return {"fig17": spreads, "fig18": lags}.get(figure, lags | spreads)
 
 

@@ -54,12 +54,14 @@ def _trend(name: str, r: Noise, s: Noise, lifetime: float, lag: int = 1) -> Work
     return Workload(name, Trend(line, Fraction(-lag), r), Trend(line, Fraction(0), s), lambda size: alpha)
 
 
-def bounded_normal(name: str, r: float, s: float, lag: int = 1) -> Workload:
-    """Section 5.4: trends of slope 1 with normal noise of the given deviations within 10 and 15 of the line.
+def bounded_normal(
+    name: str, r: float, s: float, lag: int = 1, bounds: tuple[int, int] = (10, 15)
+) -> Workload:
+    """Section 5.4: trends of slope 1 with normal noise of the given deviations within bounds of the line.
 
     A tuple is estimated to live while the line rises by twice the (average) deviation.
     """
-    return _trend(name, Noise.normal(r, 10), Noise.normal(s, 15), r + s, lag)
+    return _trend(name, Noise.normal(r, bounds[0]), Noise.normal(s, bounds[1]), r + s, lag)
 
 
 def tower() -> Workload:

@@ -3,8 +3,8 @@
 Four kinds of model, with normal noise and with noise as it was counted, are fitted to the first half of what
 is remembered and judged by how well they predict the second half, one step at a time; each free parameter
 costs what BIC says.  The best is fitted again to all of it.  From then on every value is first predicted and
-then learned: when predictions become worse than they were (a CUSUM of their log-loss), the stream has
-changed, and what came before the change is forgotten.
+then learned: when predictions become worse than they were (a CUSUM of their log-loss), or than those of a
+model of the last values alone, the stream has changed, and what came before the change is forgotten.
 """
 
 from __future__ import annotations
@@ -22,10 +22,20 @@ from millpond.stochastic.chains import AutoRegressive, Walk
 from millpond.stochastic.models import Model, Stationary, Trend
 from millpond.stochastic.noise import Noise
 
-# How many values are remembered, how few allow a choice, and after how many more the choice is made again.
+# How many values are remembered, how few allow a choice, after how many at most it is made again,
+# and how many are learned at a time.
 REMEMBERED = 2000
 ENOUGH = 40
 PATIENCE = 200
+BLOCK = 50
+# How many values a model must have learned before its failures count as a change of the stream.
+SETTLED = 200
+# By how much (in nats a value) a model of the last values alone must predict better than the one in force.
+OUTGROWN = 0.3
+# How many standard errors from zero a slope must be to count.
+SLOPED = 3.0
+# How many standard errors below 1 the slope of an AR(1) model must be: the Dickey-Fuller test at 1 %.
+ROOTED = 3.43
 # The widest range of values for which a table of chances is kept.
 WIDEST = 1_000_000
 # A fitted normal counts as much as this many observations in an estimated distribution.
@@ -43,23 +53,33 @@ SURPRISE = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Identified:
-    """The model in force, its kind, and the mean log-likelihood of every fit on values it had not seen."""
+    """The model in force, its kind, and how well every fit predicted values it had not seen.
+
+    ``likelihoods`` are means of the log of the chance given to what came, less the price of the parameters;
+    ``loss`` and ``spread`` are the mean and deviation of the chosen fit's log-loss.
+    """
 
     kind: str
     model: Model
     likelihoods: dict[str, float]
+    loss: float
+    spread: float
 
 
 class Identifier:
-    """Chooses and fits a model to a stream of integers, in bounded memory and with nothing to configure."""
+    """Chooses and fits a model to a stream of integers, in bounded memory and with nothing to configure.
+
+    It learns in blocks of BLOCK values: what it finds does not depend on how the stream is cut into batches.
+    """
 
     def __init__(self) -> None:
-        self._values = np.empty(0, np.int64)
-        self._next = 0  # the step of the value to come
+        self._values = np.empty(0, np.int64)  # remembered, up to the step `_next` - 1
+        self._waiting = np.empty(0, np.int64)  # for their block to be full
+        self._next = 0
         self._learned = 0  # the step up to which the model in force has learned
         self._found: Identified | None = None
-        self._sum = 0.0
-        self._clean = 0  # the last step at which the CUSUM stood at zero
+        self._sum = 0.0  # the CUSUM, and the step since which it is above zero
+        self._since = 0
         self._restarts = 0
 
     @property
@@ -74,62 +94,80 @@ class Identifier:
 
     def observe(self, values: Ints) -> None:
         """Learn the next values of the stream, in order."""
-        for start in range(0, len(values), PATIENCE):
-            self._learn(integers(values[start : start + PATIENCE]))
+        waiting = np.concatenate([self._waiting, integers(values)])
+        full = len(waiting) - len(waiting) % BLOCK
+        for start in range(0, full, BLOCK):
+            self._learn(waiting[start : start + BLOCK])
+        self._waiting = waiting[full:]
 
     def _learn(self, block: Ints) -> None:
-        changed = self._watch(block)
+        failing = self._watch(block)
         self._values = np.concatenate([self._values, block])[-REMEMBERED:]
         self._next += len(block)
-        if changed is not None:
-            self._restarts += 1
-            self._values = self._values[-(self._next - changed) :]
-            self._found = None
-            self._sum = 0.0
-        due = self._found is None or self._next - self._learned >= PATIENCE
-        if due and len(self._values) >= ENOUGH:
-            self._found = identify(self._values, self._next - len(self._values))
-            self._learned = self._next
-            self._clean = self._next
+        if failing:
+            self._restart(self._next - self._since)
+        elif self._outgrown():
+            self._restart(SETTLED)
+        if self._found is None or self._next - self._learned >= min(PATIENCE, len(self._values) // 4):
+            self._choose()
 
-    def _watch(self, block: Ints) -> int | None:
-        """The step since which the model in force predicts worse than it did, if it does."""
-        if self._found is None or len(self._values) < 2:
-            return None
-        model = self._found.model
-        known = np.concatenate([self._values, block])
-        first = self._next - len(self._values)
-        losses = -predictive(model, known, first)
-        usual, fresh = losses[: len(self._values) - 1], losses[len(self._values) - 1 :]
-        spread = max(float(usual.std()), STEADY)
-        for place, loss in enumerate(fresh):
-            surprise = min((loss - usual.mean()) / spread, SURPRISE)
+    def _restart(self, kept: int) -> None:
+        self._restarts += 1
+        self._values = self._values[-kept:]
+        self._found = None
+
+    def _outgrown(self) -> bool:
+        """Whether the last values alone make a model that predicts clearly better than the one in force."""
+        if self._found is None or len(self._values) < 2 * SETTLED or self._next % SETTLED:
+            return False
+        fresh = identify(self._values[-SETTLED:], self._next - SETTLED)
+        if fresh is None:
+            return False
+        judged = SETTLED // 2 + 1
+        losses = -predictive(self._found.model, self._values[-judged:], self._next - judged)
+        return float(losses.mean()) - fresh.loss > OUTGROWN
+
+    def _choose(self) -> None:
+        self._found = identify(self._values, self._next - len(self._values))
+        self._learned = self._next
+        self._sum = 0.0
+        self._since = self._next
+
+    def _watch(self, block: Ints) -> bool:
+        """Whether the model in force predicts worse than it did."""
+        if self._found is None or len(self._values) < SETTLED:
+            return False
+        known = np.concatenate([self._values[-1:], block])
+        losses = -predictive(self._found.model, known, self._next - 1)
+        surprises = np.minimum((losses - self._found.loss) / max(self._found.spread, STEADY), SURPRISE)
+        for place, surprise in enumerate(surprises.tolist()):
             self._sum = max(0.0, self._sum + surprise - SLACK)
             if self._sum == 0.0:
-                self._clean = self._next + place
+                self._since = self._next + place + 1
             if self._sum > ALARM:
-                return self._clean
-        return None
+                return True
+        return False
 
     def state(self) -> dict[str, Any]:
         """What was learned, as JSON values; the model in force is found again from it."""
         return {
             "values": self._values.tolist(),
+            "waiting": self._waiting.tolist(),
             "next": self._next,
             "learned": self._learned,
             "sum": self._sum,
-            "clean": self._clean,
+            "since": self._since,
             "restarts": self._restarts,
         }
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a state that :meth:`state` gave."""
-        self._values = integers(state["values"]) if state["values"] else np.empty(0, np.int64)
+        self._values = np.array(state["values"], np.int64)
+        self._waiting = np.array(state["waiting"], np.int64)
         self._next, self._learned = state["next"], state["learned"]
-        self._sum, self._clean, self._restarts = state["sum"], state["clean"], state["restarts"]
+        self._sum, self._since, self._restarts = state["sum"], state["since"], state["restarts"]
         learned = self._values[: len(self._values) - (self._next - self._learned)]
-        enough = len(learned) >= ENOUGH
-        self._found = identify(learned, self._learned - len(learned)) if enough else None
+        self._found = identify(learned, self._learned - len(learned))
 
 
 def identify(values: Ints, first: int = 0) -> Identified | None:
@@ -138,16 +176,19 @@ def identify(values: Ints, first: int = 0) -> Identified | None:
         return None
     half = len(values) // 2
     likelihoods: dict[tuple[str, str], float] = {}
+    losses: dict[tuple[str, str], Floats] = {}
     for name, (fit, noise, parameters) in _FITS.items():
         model = fit(values[:half], first, noise)
         if model is not None:
-            predicted = predictive(model, values[half - 1 :], first + half - 1)
-            likelihoods[name] = float(predicted.mean()) - parameters * log(len(values)) / 2 / len(values)
+            losses[name] = -predictive(model, values[half - 1 :], first + half - 1)
+            price = parameters * log(len(values)) / 2 / len(values)
+            likelihoods[name] = -float(losses[name].mean()) - price
+    named = {" ".join(name): value for name, value in likelihoods.items()}
     for name in sorted(likelihoods, key=lambda name: -likelihoods[name]):
         fit, noise, _ = _FITS[name]
         model = fit(values, first, noise)
         if model is not None:
-            return Identified(name[0], model, {" ".join(key): value for key, value in likelihoods.items()})
+            return Identified(name[0], model, named, float(losses[name].mean()), float(losses[name].std()))
     return None
 
 
@@ -201,7 +242,8 @@ def _fit_trend(values: Ints, first: int, noise: Estimate) -> Model | None:
     steps = first + np.arange(len(values))
     slope = float(np.polyfit(steps - steps.mean(), values, 1)[0])
     line = Trend.line(slope, 0, Noise.point(0))
-    if line.slope == 0:
+    error = float(np.std(values - slope * steps)) / (float(steps.std()) * sqrt(len(steps)))
+    if line.slope == 0 or abs(slope) < SLOPED * error:
         return None
     start = float(values.mean()) - float(line.slope) * float(steps.mean())
     line = Trend(line.slope, Fraction(round(start * line.scale), line.scale), line.noise)
@@ -223,6 +265,9 @@ def _fit_ar1(values: Ints, first: int, noise: Estimate) -> Model | None:
     slope = float(((before - before.mean()) * (after - after.mean())).mean()) / spread
     constant = float(after.mean()) - slope * float(before.mean())
     deviation = float((after - constant - slope * before).std())
+    error = deviation / sqrt(spread * len(before))
+    if abs(slope) < SLOPED * error or 1 - slope < ROOTED * error:
+        return None  # not to be told from independent values, or from a walk
     try:
         return AutoRegressive(constant, slope, deviation)
     except ValueError:  # no AR(1) process, or one too wide for a table

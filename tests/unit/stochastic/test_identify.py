@@ -77,6 +77,15 @@ def test_what_is_remembered_is_bounded_and_survives_a_restart() -> None:
     assert one.state() == other.state()
 
 
+def test_batches_do_not_matter() -> None:
+    stream = STREAMS["uniform noise"][1].sample(np.random.default_rng(4), 1234)
+    whole, parts = Identifier(), Identifier()
+    whole.observe(stream)
+    for part in np.array_split(stream, 97):
+        parts.observe(part)
+    assert whole.state() == parts.state()
+
+
 def test_too_little_or_too_wide_is_left_open() -> None:
     assert identify(np.arange(10)) is None
     assert identify(np.random.default_rng(1).integers(0, 1 << 40, 500)) is None
