@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -100,7 +100,7 @@ def _line(axes: Axes, points: dict[float, Average], label: str, style: dict[str,
     axes.errorbar(
         x,
         [value.mean for value in points.values()],
-        yerr=[value.margin for value in points.values()],
+        yerr=[value.margin for value in points.values()] if any(v.margin for v in points.values()) else None,
         label=label,
         markersize=5,
         capsize=2,
@@ -109,8 +109,8 @@ def _line(axes: Axes, points: dict[float, Average], label: str, style: dict[str,
     )
 
 
-def _say_margin(axes: Axes, values: object) -> None:
-    if any(value.margin > 0 for value in values):  # type: ignore[attr-defined]
+def _say_margin(axes: Axes, values: Iterable[Average]) -> None:
+    if any(value.margin > 0 for value in values):
         axes.annotate(
             _MARGIN, (1, -0.16), xycoords="axes fraction", ha="right", fontsize="x-small", color="gray"
         )
@@ -137,6 +137,7 @@ def _compared(rows: Sequence[Row]) -> Figure:
             capsize=1.5,
             error_kw={"linewidth": 0.8},
         )
+    axes.set_ylim(bottom=0)
     axes.set_xticks(range(len(configs)), configs)
     axes.set_ylabel("result tuples, average of all runs")
     axes.set_title("10 kept tuples")

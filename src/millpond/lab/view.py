@@ -17,7 +17,10 @@ SHOWN = 40
 
 
 def watched(planned: Planned, console: Console) -> Iterator[Row]:
-    """The rows, with a bar that says how far they are."""
+    """The rows; on a terminal with a bar that says how far they are."""
+    if not console.is_terminal:
+        yield from planned.rows
+        return
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("starting …", total=planned.total)
