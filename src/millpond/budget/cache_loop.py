@@ -15,7 +15,7 @@ from millpond.compiled import compiled
 from millpond.stochastic.arrays import Bools, Floats, Ints
 
 # What a score is made of.
-TABLE, RANDOM, LFU, LRU_K, NEXT_USE, FIFO, LRU = range(7)
+TABLE, RANDOM, LFU, LRU_K, NEXT_USE, FIFO, LRU, CACHED_LFU = range(8)
 # The step of a reference that never comes.
 NEVER = 1 << 60
 
@@ -39,8 +39,9 @@ def run_cache(
 ) -> Bools:
     """Which references are hits when the lowest scores of the given kind go.
 
-    LFU is perfect (it counts every reference ever seen); LRU_K ranks by the ``depth``-th last reference;
-    NEXT_USE is the offline optimum, longest forward distance with bypass.
+    LFU is perfect (it counts every reference ever seen), CACHED_LFU forgets a row with its eviction; LRU_K
+    ranks by the ``depth``-th last reference; NEXT_USE is the offline optimum, longest forward distance with
+    bypass.
     """
     codes = numbered(keys)
     placed = table if table is not None else no_table()
@@ -118,6 +119,8 @@ def _loop(
         slot[key] = filled
         held[filled] = key
         filled += 1
+        if kind == CACHED_LFU:
+            seen[key] = 1
         if filled <= size:
             continue
         worst = -1
@@ -127,7 +130,7 @@ def _loop(
             candidate = held[i]
             if kind == TABLE:
                 score = _look_up(scores[row[t]], factors, shape, origin[t], value[candidate])
-            elif kind == LFU:
+            elif kind in (LFU, CACHED_LFU):
                 score = float(seen[candidate])
             elif kind == LRU_K:
                 # The ring's next entry is the depth-th last reference, or -1 where there were fewer.

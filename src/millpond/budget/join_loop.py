@@ -146,6 +146,22 @@ def _age(number: int) -> int:
 
 
 @compiled
+def _lowest_two(score: Floats, number: Ints, held: int) -> tuple[int, int]:
+    """The places of the tuple to go first and of the next one."""
+    first, second = 0, -1
+    for i in range(1, held):
+        if second >= 0 and (
+            score[i] > score[second] or (score[i] == score[second] and _age(number[i]) > _age(number[second]))
+        ):
+            continue
+        if score[i] < score[first] or (score[i] == score[first] and _age(number[i]) < _age(number[first])):
+            first, second = i, first
+        else:
+            second = i
+    return first, second
+
+
+@compiled
 def _loop(
     r: Ints, s: Ints, r_code: Ints, s_code: Ints, codes: int, size: int, kind: int,
     r_scores: Floats, r_factors: Floats, r_shape: Ints, r_row: Ints, r_origin: Ints,
@@ -231,29 +247,28 @@ def _loop(
                         score[i] = seen
                     else:
                         score[i] = seen * (end[i] - t - 1)
-        while held > size:
-            worst = 0
-            for i in range(1, held):
-                if score[i] < score[worst] or (
-                    score[i] == score[worst] and _age(number[i]) < _age(number[worst])
-                ):
-                    worst = i
-            arrived = number[worst] // 2
-            if arrived < t:
-                observed += (t - arrived - observed) / memory
-            if number[worst] & 1:
-                s_held[code[worst]] -= 1
-            else:
-                r_held[code[worst]] -= 1
-                of_r -= 1
-            held -= 1
-            number[worst] = number[held]
-            value[worst] = value[held]
-            code[worst] = code[held]
-            used[worst] = used[held]
-            uses[worst] = uses[held]
-            end[worst] = end[held]
-            score[worst] = score[held]
+        excess = held - size
+        if excess > 0:
+            first, second = _lowest_two(score, number, held)
+            # The later place goes first, so that filling it from the end does not move the other one.
+            for worst in (max(first, second), min(first, second)) if excess > 1 else (first, first):
+                arrived = number[worst] // 2
+                if arrived < t:
+                    observed += (t - arrived - observed) / memory
+                if number[worst] & 1:
+                    s_held[code[worst]] -= 1
+                else:
+                    r_held[code[worst]] -= 1
+                    of_r -= 1
+                held -= 1
+                number[worst] = number[held]
+                value[worst] = value[held]
+                code[worst] = code[held]
+                used[worst] = used[held]
+                uses[worst] = uses[held]
+                end[worst] = end[held]
+                if excess == 1:
+                    break
         kept_of_r[t] = of_r
         if len(lifetimes) > 1:
             target = np.log(observed)

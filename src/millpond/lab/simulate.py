@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from millpond.budget import cache_loop, join_loop
+from millpond.budget.arc import arc_cache
 from millpond.budget.cache_loop import run_cache
 from millpond.budget.flow import FlowExpect
 from millpond.budget.heeb import LIFETIMES, next_step_table
@@ -44,11 +45,12 @@ _CACHE_KINDS = {
     "fifo": cache_loop.FIFO,
     "lru": cache_loop.LRU,
     "lfu": cache_loop.LFU,
+    "lfu-cached": cache_loop.CACHED_LFU,
     "lru-2": cache_loop.LRU_K,
     "lfd": cache_loop.NEXT_USE,
 }
 MODELLED = ("heeb", "heeb-online", "ao")
-CACHE_POLICIES = (*_CACHE_KINDS, "reuse", *MODELLED, "rehearse")
+CACHE_POLICIES = (*_CACHE_KINDS, "arc", "reuse", *MODELLED, "rehearse")
 
 
 def warm_up(size: int) -> int:
@@ -111,6 +113,8 @@ def cache_player(policy: str, size: int, model: Model | None, seed: int = 0) -> 
     if policy in _CACHE_KINDS:
         kind = _CACHE_KINDS[policy]
         return lambda keys: run_cache(keys, size, kind, seed=seed)
+    if policy == "arc":
+        return lambda keys: arc_cache(keys, size)
     if policy == "reuse":
         return lambda keys: reuse_cache(keys, size)
     if policy == "rehearse":
