@@ -40,6 +40,15 @@ class Candidates:
         """The chosen ones, in the same order."""
         return Candidates(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
+    def to_json(self) -> dict[str, list[int]]:
+        """The columns as JSON values."""
+        return {column.name: getattr(self, column.name).tolist() for column in fields(self)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, list[int]]) -> Candidates:
+        """What :meth:`to_json` wrote."""
+        return cls(*(np.array(value[column.name], np.int64) for column in fields(cls)))
+
     def with_more(self, more: Candidates) -> Candidates:
         """These and then the others."""
         columns = (column.name for column in fields(self))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from millpond.budget.policy import Candidates, Policy, R, S
@@ -10,13 +12,26 @@ from millpond.stochastic.arrays import Ints, integers
 NEVER = 1 << 60
 
 
-class JoinStore:
-    """The kept tuples of two streams that are joined on equal values."""
+class Store:
+    """What is kept, and the policy that decides it."""
 
     def __init__(self, size: int, policy: Policy) -> None:
         self.size = size
         self.policy = policy
         self.kept = Candidates.none()
+
+    def state(self) -> dict[str, Any]:
+        """What is kept and what the policy has learned, as JSON values."""
+        return {"kept": self.kept.to_json(), "policy": self.policy.state()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a state that :meth:`state` gave."""
+        self.kept = Candidates.from_json(state["kept"])
+        self.policy.load(state["policy"])
+
+
+class JoinStore(Store):
+    """The kept tuples of two streams that are joined on equal values."""
 
     def step(self, now: int, r: Ints, s: Ints, r_end: int = NEVER, s_end: int = NEVER) -> int:
         """Take in what arrived in step ``now``; the number of results it finds among the kept tuples.
@@ -48,13 +63,8 @@ class JoinStore:
             self.kept = self.kept.where(stays)
 
 
-class CacheStore:
+class CacheStore(Store):
     """The cached rows of a relation that a stream refers to."""
-
-    def __init__(self, size: int, policy: Policy) -> None:
-        self.size = size
-        self.policy = policy
-        self.kept = Candidates.none()
 
     def refer(self, now: int, key: int) -> bool:
         """Whether the row is cached; if not it is fetched, and may be cached in place of another."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,10 @@ from hypothesis import strategies as st
 from millpond.budget import cache_loop, reuse
 from millpond.budget.cache_loop import run_cache
 from millpond.budget.join_loop import Placed
+from millpond.budget.reuse_policy import Reuse
 from millpond.budget.shadow import rehearse_cache, reuse_cache
+from millpond.budget.shadow_policy import rehearsing
+from millpond.budget.store import CacheStore
 from millpond.stochastic.arrays import Ints
 from millpond.stochastic.chains import AutoRegressive
 from millpond.stochastic.scores import heeb_table
@@ -83,6 +88,29 @@ def test_shadows_are_the_policies_they_stand_for() -> None:
     assert shadows["reuse"] == reuse_cache(keys, 6).sum()
     table = Placed.of((heeb_table(model, 2.0, caching=True),), keys)
     assert shadows["heeb alpha=2"] == run_cache(keys, 6, cache_loop.TABLE, table).sum()
+
+
+def test_compiled_loops_are_the_store_under_the_policies() -> None:
+    model = AutoRegressive(4.0, 0.6, 3.0)
+    keys = model.sample(np.random.default_rng(3), 1600)
+    looped = np.concatenate([keys, np.tile(np.arange(30), 40)])
+    store = CacheStore(6, Reuse())
+    assert [store.refer(t, int(key)) for t, key in enumerate(looped)] == reuse_cache(looped, 6).tolist()
+    store = CacheStore(6, rehearsing(6, model))
+    hits = [store.refer(t, int(key)) for t, key in enumerate(looped)]
+    trace = rehearse_cache(looped, 6, model)
+    assert hits == trace.hits.tolist()
+    assert len(set(trace.leaders.tolist())) > 1
+
+
+def test_a_rehearsal_goes_on_from_its_state() -> None:
+    keys = np.tile(np.arange(30), 50)
+    whole, first, second = (CacheStore(12, rehearsing(12)) for _ in range(3))
+    hits = [whole.refer(t, int(key)) for t, key in enumerate(keys)]
+    begun = [first.refer(t, int(key)) for t, key in enumerate(keys[:800])]
+    second.load(json.loads(json.dumps(first.state())))
+    ended = [second.refer(t, int(key)) for t, key in enumerate(keys[800:], start=800)]
+    assert begun + ended == hits
 
 
 def test_the_leader_follows_the_stream() -> None:

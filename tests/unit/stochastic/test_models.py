@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from itertools import pairwise, product
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 from millpond.stochastic.chains import AutoRegressive, Walk
-from millpond.stochastic.models import Model, Offline, Past, Stationary, Trend
+from millpond.stochastic.codec import from_json, to_json
+from millpond.stochastic.models import Model, Offline, Past, Scripted, Stationary, Trend
 from millpond.stochastic.noise import Noise
 
 STEPS = Noise.of({-1: 0.2, 0: 0.5, 2: 0.3})
@@ -99,6 +101,15 @@ def test_offline_knows_the_future_and_nothing_beyond() -> None:
     assert model.chances(np.array([5, 6]), 3, Past(0)).tolist() == [[0, 1], [1, 0], [0, 0]]
     with pytest.raises(TypeError, match="does not repeat"):
         model.place(np.array([0]), np.array([0]))
+
+
+@pytest.mark.parametrize("name", [*MODELS, "offline", "scripted"])
+def test_a_model_survives_json(name: str) -> None:
+    known = {"offline": Offline(np.array([5, 6, 5])), "scripted": Scripted((STEPS, Noise.point(3), STEPS))}
+    model = (MODELS | known)[name]
+    again = from_json(json.loads(json.dumps(to_json(model))))
+    values = np.arange(-30, 60)
+    assert model.chances(values, 2, Past(0, 3)).tolist() == again.chances(values, 2, Past(0, 3)).tolist()
 
 
 def test_an_ar1_model_too_wide_for_its_table_says_what_to_do() -> None:
