@@ -130,8 +130,7 @@ class FlowExpect(Policy):
         for side in (R, S):
             laws.append(self._models[side].chances(values, self._ahead, Past(now, self._last[side])))
         meet = laws[R] @ laws[S].T  # [i, j]: R's tuple of step i+1 equals S's of step j+1
-        later = np.triu(np.ones((self._ahead, self._ahead)), 1)
-        benefits = np.stack([meet * later, meet.T * later], axis=1)[:-1]
+        benefits = np.stack([meet, meet.T], axis=1)[:-1]  # what a tuple earns before it comes is never asked
         return benefits.reshape(-1, self._ahead)
 
     def _bounds(self, side: int, now: int) -> tuple[int, int]:
