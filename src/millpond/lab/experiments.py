@@ -185,11 +185,11 @@ def over_time(name: str) -> Callable[[Settings], Planned]:
 
 
 def walk_scores(settings: Settings) -> Planned:
-    """Figure 6: h of a random walk by distance, for drifts 0, 2 and 4; the size is alpha."""
+    """Figure 6: h of a random walk, for caching, by distance and for drifts 0, 2 and 4; the size is alpha."""
     distances = np.arange(-20, 41)
     rows = []
     for drift in (0, 2, 4):
-        scores = heeb_table(Walk.normal(1.0, drift), 10.0).look_up(distances, 0, 0)
+        scores = heeb_table(Walk.normal(1.0, drift), 10.0, caching=True).look_up(distances, 0, 0)
         for distance, score in zip(distances, scores, strict=True):
             rows.append(Row("fig6", f"drift={drift} distance={distance}", "heeb", 10, 0, float(score)))
     return Planned(len(rows), iter(rows))

@@ -12,8 +12,9 @@ from millpond.lab.command import Report
 from millpond.lab.experiments import Planned
 from millpond.lab.results import Row, averages
 
-# Configurations beyond which the averages are left to the CSV file.
+# Lines beyond which the averages are left to the CSV file, and policies that still fit beside each other.
 SHOWN = 40
+BESIDE = 8
 
 
 def watched(planned: Planned, console: Console) -> Iterator[Row]:
@@ -30,20 +31,31 @@ def watched(planned: Planned, console: Console) -> Iterator[Row]:
 
 
 def summary(report: Report) -> Table:
-    """The averages, a line a configuration and size, a column a policy."""
+    """The averages: policies beside each other, or below each other where they are many."""
     ratios = any(row.hit_ratio is not None for row in report.rows)
     found = averages(report.rows, ratios)
     policies = list(dict.fromkeys(policy for _, policy, _ in found))
     places = list(dict.fromkeys((config, size) for config, _, size in found))
+
+    def cell(config: str, policy: str, size: float) -> str:
+        mean = found.get((config, policy, size))
+        return "" if mean is None else f"{mean.mean:.4f}" if ratios else f"{mean.mean:.5g}"
+
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in (report.name, "size", *policies):
-        table.add_column(heading, justify="left" if heading == report.name else "right", no_wrap=True)
-    for config, size in places[:SHOWN]:
-        means = [found.get((config, policy, size)) for policy in policies]
-        cells = [
-            "" if mean is None else f"{mean.mean:.4f}" if ratios else f"{mean.mean:.5g}" for mean in means
-        ]
-        table.add_row(config, f"{size:g}", *cells)
-    if len(places) > SHOWN:
-        table.add_row(f"… and {len(places) - SHOWN} more in results.csv")
+    if len(policies) <= BESIDE:
+        _columns(table, report.name, "size", *policies)
+        for config, size in places[:SHOWN]:
+            table.add_row(config, f"{size:g}", *(cell(config, policy, size) for policy in policies))
+        if len(places) > SHOWN:
+            table.add_row(f"… and {len(places) - SHOWN} more in results.csv")
+    else:
+        _columns(table, places[0][0], *(f"{size:g}" for _, size in places))
+        for policy in policies:
+            table.add_row(policy, *(cell(config, policy, size) for config, size in places))
     return table
+
+
+def _columns(table: Table, first: str, *others: str) -> None:
+    table.add_column(first, no_wrap=True)
+    for heading in others:
+        table.add_column(heading, justify="right", no_wrap=True)

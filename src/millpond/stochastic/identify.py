@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from millpond.stochastic.arrays import Floats, Ints, integers
-from millpond.stochastic.chains import AutoRegressive, Walk
+from millpond.stochastic.chains import AR1_REACH, AutoRegressive, Walk
 from millpond.stochastic.models import Model, Stationary, Trend
 from millpond.stochastic.noise import Noise
 
@@ -36,8 +36,11 @@ OUTGROWN = 0.3
 SLOPED = 3.0
 # How many standard errors below 1 the slope of an AR(1) model must be: the Dickey-Fuller test at 1 %.
 ROOTED = 3.43
-# The widest range of values for which a table of chances is kept.
+# The widest range of values for which a table of chances is kept; tables of chains grow faster, hence also of
+# the steps of a walk and of the values of an AR(1) model.
 WIDEST = 1_000_000
+WIDEST_STEPS = 200
+WIDEST_CHAIN = 1500
 # A fitted normal counts as much as this many observations in an estimated distribution.
 SMOOTHING = 10.0
 # The chance a prediction gives at least to every value: nothing is impossible to a fitted model.
@@ -252,7 +255,7 @@ def _fit_trend(values: Ints, first: int, noise: Estimate) -> Model | None:
 
 def _fit_walk(values: Ints, first: int, noise: Estimate) -> Model | None:
     moves = np.diff(values)
-    if int(np.ptp(moves)) > WIDEST // 100:
+    if int(np.ptp(moves)) > WIDEST_STEPS:
         return None
     return Walk(noise(moves), int(values[-1]))
 
@@ -268,10 +271,9 @@ def _fit_ar1(values: Ints, first: int, noise: Estimate) -> Model | None:
     error = deviation / sqrt(spread * len(before))
     if abs(slope) < SLOPED * error or 1 - slope < ROOTED * error:
         return None  # not to be told from independent values, or from a walk
-    try:
-        return AutoRegressive(constant, slope, deviation)
-    except ValueError:  # no AR(1) process, or one too wide for a table
+    if deviation == 0 or 2 * AR1_REACH * deviation / sqrt(1 - slope**2) > WIDEST_CHAIN:
         return None
+    return AutoRegressive(constant, slope, deviation)
 
 
 # By kind and noise: how it is fitted, and how many parameters it has beside a location and a spread.
