@@ -15,6 +15,8 @@ from millpond.stochastic.models import Model, Past
 
 # Benefits are probabilities; the solver wants integers.
 UNIT = 1_000_000_000
+# How many places of two streams to each other are remembered.
+PLACES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +101,7 @@ class FlowExpect(Policy):
         self._ahead = ahead
         self._size = size
         self._last = [0, 0]
+        self._met: dict[tuple[int, ...], Floats] = {}
 
     def observe(self, now: int, r: Ints, s: Ints) -> None:
         for side, values in enumerate((r, s)):
@@ -123,7 +126,32 @@ class FlowExpect(Policy):
         return benefits
 
     def uncertain(self, now: int) -> Floats:
-        """The benefit of each tuple to come at each step: R's and S's of the next step, and so on."""
+        """The benefit of each tuple to come at each step: R's and S's of the next step, and so on.
+
+        It depends on where the streams are to each other only, and is kept for the next time they are there.
+        """
+        try:
+            where = self._places(now)
+        except TypeError:  # a stream that is never in the same place again
+            return self._meetings(now)
+        if where not in self._met:
+            if len(self._met) >= PLACES:
+                self._met.clear()
+            self._met[where] = self._meetings(now)
+        return self._met[where]
+
+    def _places(self, now: int) -> tuple[int, ...]:
+        """Where the streams are to each other."""
+        found: list[int] = []
+        whole = []
+        for side in (R, S):
+            model = self._models[side]
+            row, origin = model.place(np.array(now), np.array(self._last[side]))
+            found += [int(row), int(origin) % model.scale]
+            whole.append(int(origin) // model.scale)
+        return (*found, whole[R] - whole[S])
+
+    def _meetings(self, now: int) -> Floats:
         laws = []
         bounds = [self._bounds(side, now) for side in (R, S)]
         values = np.arange(max(low for low, _ in bounds), min(high for _, high in bounds) + 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import ceil, floor
 
 import numpy as np
@@ -156,18 +157,23 @@ class Trend(Model):
         """The trend whose slope is the nearest fraction with a denominator of at most 64."""
         return cls(Fraction(slope).limit_denominator(64), Fraction(intercept), noise)
 
-    @property
+    @cached_property
     def scale(self) -> int:
         return self.slope.denominator
 
-    @property
+    @cached_property
     def climb(self) -> int:
         """By how much the line rises in a step, in units of 1/scale."""
         return int(self.slope * self.scale)
 
+    @cached_property
+    def start(self) -> int:
+        """The line at step 0, in units of 1/scale."""
+        return int(self.intercept * self.scale)
+
     def height(self, now: Ints) -> Ints:
         """The line at each step, in units of 1/scale."""
-        return self.climb * now + int(self.intercept * self.scale)
+        return self.climb * now + self.start
 
     def centre(self, now: Ints) -> Ints:
         """The line at each step, rounded down to an integer."""
@@ -192,9 +198,8 @@ class Trend(Model):
 
     def leaves(self, values: Ints) -> Ints:
         """For each value, the first step from which the noise around the line no longer reaches it."""
-        start = int(self.intercept * self.scale)
         if self.climb > 0:
-            return -((start - self.scale * (values - self.noise.first + 1)) // self.climb)
+            return -((self.start - self.scale * (values - self.noise.first + 1)) // self.climb)
         if self.climb < 0:
-            return (start - self.scale * (values - self.noise.last)) // -self.climb + 1
+            return (self.start - self.scale * (values - self.noise.last)) // -self.climb + 1
         raise ValueError("a level line never leaves a value behind")
