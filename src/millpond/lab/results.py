@@ -38,8 +38,9 @@ class Average:
 def average(values: Iterable[float]) -> Average:
     """The mean and its margin; no margin for a single value.
 
-    >>> average([1.0, 2.0, 3.0])
-    Average(mean=2.0, margin=1.131606527261441)
+    >>> found = average([1.0, 2.0, 3.0])
+    >>> found.mean, round(found.margin, 4)
+    (2.0, 1.1316)
     """
     found = np.array(list(values))
     margin = 1.96 * float(found.std(ddof=1)) / sqrt(len(found)) if len(found) > 1 else 0.0

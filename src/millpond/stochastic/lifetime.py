@@ -101,7 +101,7 @@ class Exponential:
 def alpha_for(lifetime: float) -> float:
     """The alpha under which L^exp predicts the given average lifetime 1/(1 - e^(-1/alpha)) (section 4.3).
 
-    >>> round(1 / (1 - np.exp(-1 / alpha_for(12.5))), 9)
+    >>> round(1 / (1 - exp(-1 / alpha_for(12.5))), 9)
     12.5
     """
     if lifetime <= 1:

@@ -55,6 +55,17 @@ def test_the_best_rate_waits_for_what_is_sure_to_come() -> None:
     assert ages[0] == pytest.approx(1 / 71, rel=0.15)
 
 
+def test_a_class_without_references_has_the_rates_of_all_together() -> None:
+    events = np.zeros((reuse.CLASSES, reuse.BINS))
+    exposure = np.zeros((reuse.CLASSES, reuse.BINS))
+    for age in (3, 40, 41, 300):
+        events[1, reuse.age_bin(age)] += 7
+        reuse.expose(exposure[1], 0, age)
+    rates = reuse.starting_rates()
+    reuse.best_rates(events, exposure, rates)
+    assert rates[5] == pytest.approx(rates[1])
+
+
 def test_a_loop_longer_than_the_cache_keeps_a_part_of_it() -> None:
     keys = np.tile(np.arange(200), 60)
     assert run_cache(keys, 100, cache_loop.LRU).sum() == 0
