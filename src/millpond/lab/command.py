@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millpond.errors import MillpondError
-from millpond.lab.results import Row, write_csv
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # every command reads the arguments below; only `lab` needs what follows
     from millpond.lab.experiments import Planned
+    from millpond.lab.results import Row
 
 FIGURES = {
     "fig6": "scores of a random walk with drift",
@@ -72,6 +72,7 @@ def run(arguments: argparse.Namespace, watch: Callable[[Planned], Iterator[Row]]
     """Run the experiment, its rows passing through ``watch`` as they come, and write its files."""
     from millpond.lab.experiments import EXPERIMENTS, Settings
     from millpond.lab.figures import draw, save
+    from millpond.lab.results import write_csv
 
     if arguments.seed < 0:
         raise MillpondError("a seed is not negative")
