@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from millpond.lab.results import Average, Row, averages
 
@@ -77,6 +78,7 @@ def _figure(width: float = 6.4, height: float = 4.2) -> tuple[Figure, Axes]:
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.3)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure, axes
 
 
