@@ -98,6 +98,8 @@ class Lru(Policy):
 class Lfu(Policy):
     """The one used least since it was taken in goes."""
 
+    bypasses = False
+
     def scores(self, now: int, candidates: Candidates) -> Floats:
         return candidates.uses.astype(np.float64)
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.budget import cache_loop
-from millpond.budget.baselines import Fifo, Lru, LruK, NextUse, Prob
+from millpond.budget.arc import arc_cache
+from millpond.budget.baselines import Fifo, Lfu, Lru, LruK, NextUse, Prob
 from millpond.budget.cache_loop import run_cache
 from millpond.budget.heeb import caching, next_step, next_step_table
 from millpond.budget.join_loop import Placed
@@ -38,6 +39,7 @@ PAIRS: dict[int, Callable[[Ints], Policy]] = {
     cache_loop.LFU: lambda keys: Prob(),
     cache_loop.LRU_K: lambda keys: LruK(2),
     cache_loop.NEXT_USE: NextUse,
+    cache_loop.CACHED_LFU: lambda keys: Lfu(),
 }
 
 
@@ -83,10 +85,11 @@ def test_longest_forward_distance_with_bypass_is_optimal(keys: Ints, size: int) 
 @given(KEYS, st.integers(1, 5))
 def test_no_policy_hits_more_than_the_optimum(keys: Ints, size: int) -> None:
     best = run_cache(keys, size, cache_loop.NEXT_USE).sum()
-    for kind in (cache_loop.LRU, cache_loop.FIFO, cache_loop.LFU, cache_loop.LRU_K, cache_loop.RANDOM):
+    for kind in (*PAIRS, cache_loop.RANDOM):
         assert run_cache(keys, size, kind).sum() <= best
     table = Placed.of((heeb_table(MODEL, 3.0, caching=True),), keys)
     assert run_cache(keys, size, cache_loop.TABLE, table).sum() <= best
+    assert arc_cache(keys, size).sum() <= best
 
 
 @settings(max_examples=60, deadline=None)
