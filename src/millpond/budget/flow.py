@@ -21,7 +21,7 @@ PLACES = 10_000
 
 @dataclass(frozen=True, eq=False)
 class FlowPlan:
-    """Which candidates the best predetermined plan keeps now, and what it expects to earn (Theorem 2)."""
+    """Which candidates the best predetermined plan keeps to some benefit, and what it expects (Theorem 2)."""
 
     keep: Bools
     benefit: float
@@ -85,9 +85,10 @@ def best_plan(certain: Floats, uncertain: Floats, size: int) -> FlowPlan:
     if solver.solve() != solver.OPTIMAL:
         raise RuntimeError("the flow of FlowExpect was not solved")
     held = solver.flows(np.arange(ahead, ahead + len(benefits))) > 0
+    earned = np.bincount(shape.tuples[held], benefits[held], len(certain) + len(uncertain))
     keep = np.zeros(candidates, bool)
     keep[shape.tuples[held & (shape.steps == 1)]] = True
-    return FlowPlan(keep, float(benefits[held].sum()))
+    return FlowPlan(keep & (earned[:candidates] > 1 / UNIT), float(benefits[held].sum()))
 
 
 class FlowExpect(Policy):
