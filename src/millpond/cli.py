@@ -283,6 +283,28 @@ def _print_page(console: Console, page: Any) -> None:
     print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
 
 
+# --- lab -------------------------------------------------------------------------------------------
+
+
+def _lab_arguments(parser: argparse.ArgumentParser) -> None:
+    from millpond.lab.command import add_arguments
+
+    add_arguments(parser)
+
+
+def _lab(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from millpond.lab.command import run
+    from millpond.lab.view import summary, watched
+
+    report = run(arguments, lambda rows: watched(rows, Console(stderr=True)))
+    _print_page(Console(), summary(report))
+    for path in report.files:
+        print(path)
+    return OK
+
+
 COMMANDS: dict[str, Command] = {
     "check": Command("Say whether each query of a file is bounded, and why.", _check_arguments, _check),
     "witness": Command(
@@ -291,6 +313,7 @@ COMMANDS: dict[str, Command] = {
     "run": Command(
         "Run a bounded query on Spark, in the memory that was proven enough.", _run_arguments, _run
     ),
+    "lab": Command("Run an experiment on what to keep: a table and a picture.", _lab_arguments, _lab),
     "demo": Command("Show what Millpond does, on the examples of its first paper.", _demo_arguments, _demo),
 }
 

@@ -1,0 +1,1 @@
+"""The experiments of paper 3, run to a table and a picture."""

@@ -1,0 +1,146 @@
+"""The streams of section 6.1: TOWER, ROOF, FLOOR, WALK and REAL."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from millpond.errors import MillpondError
+from millpond.stochastic.arrays import Ints, integers
+from millpond.stochastic.chains import AutoRegressive, Walk
+from millpond.stochastic.lifetime import alpha_for
+from millpond.stochastic.models import Model, Trend
+from millpond.stochastic.noise import Noise
+
+# Section 6.5: temperatures in tenths of a degree.
+REAL_MODEL = AutoRegressive(55.9, 0.72, 42.2)
+REAL_LENGTH = 3650
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """Two streams to join, their models, and the alpha that section 5 chooses for a cache of some size."""
+
+    name: str
+    r: Model
+    s: Model
+    alpha: Callable[[int], float]
+
+    def streams(self, seed: int, run: int, steps: int) -> tuple[Ints, Ints]:
+        """The streams of one run: the same seed and run give the same streams."""
+        rng = np.random.default_rng([seed, run])
+        return self.r.sample(rng, steps), self.s.sample(rng, steps)
+
+    @property
+    def windows(self) -> bool:
+        """Whether the noise bounds give each tuple a lifetime."""
+        return isinstance(self.r, Trend) and isinstance(self.s, Trend)
+
+    def leaves(self, r: Ints, s: Ints) -> tuple[Ints, Ints] | None:
+        """The first step at which the partner's noise no longer reaches each tuple, where it is bounded."""
+        if isinstance(self.r, Trend) and isinstance(self.s, Trend) and self.r.slope and self.s.slope:
+            return self.s.leaves(r), self.r.leaves(s)
+        return None
+
+
+def _trend(name: str, r: Noise, s: Noise, lifetime: float, lag: int = 1) -> Workload:
+    alpha = alpha_for(lifetime)
+    line = Fraction(1)
+    return Workload(name, Trend(line, Fraction(-lag), r), Trend(line, Fraction(0), s), lambda size: alpha)
+
+
+def bounded_normal(
+    name: str, r: float, s: float, lag: int = 1, bounds: tuple[int, int] = (10, 15)
+) -> Workload:
+    """Section 5.4: trends of slope 1 with normal noise of the given deviations within bounds of the line.
+
+    A tuple is estimated to live while the line rises by twice the (average) deviation.
+    """
+    return _trend(name, Noise.normal(r, bounds[0]), Noise.normal(s, bounds[1]), r + s, lag)
+
+
+def tower() -> Workload:
+    """Narrow noise: what comes next is nearly known."""
+    return bounded_normal("TOWER", 1.0, 2.0)
+
+
+def roof() -> Workload:
+    """Wide normal noise."""
+    return bounded_normal("ROOF", 3.3, 5.0)
+
+
+def floor() -> Workload:
+    """Section 5.3: uniform noise; a tuple is estimated to live for half the noise's width on average."""
+    return _trend("FLOOR", Noise.uniform(-10, 10), Noise.uniform(-15, 15), (10 + 15) / 2)
+
+
+def walk() -> Workload:
+    """Section 5.5: two random walks with normal steps; alpha is the size of the cache."""
+    return Workload("WALK", Walk.normal(1.0), Walk.normal(1.0), float)
+
+
+def modelled(name: str, r: Model, s: Model) -> Workload:
+    """Streams that follow given models; alpha as section 5 chooses it for their kind.
+
+    Between trends a tuple is estimated to live while the line moves by twice the noise's deviation;
+    otherwise alpha is the size of the cache.
+    """
+    if isinstance(r, Trend) and isinstance(s, Trend):
+        speed = (abs(r.slope) + abs(s.slope)) / 2
+        lifetime = max(1.5, (r.noise.deviation + s.noise.deviation) / float(speed)) if speed else 1000.0
+        alpha = alpha_for(lifetime)
+        return Workload(name, r, s, lambda size: alpha)
+    return Workload(name, r, s, float)
+
+
+SYNTHETIC: dict[str, Callable[[], Workload]] = {"TOWER": tower, "ROOF": roof, "FLOOR": floor, "WALK": walk}
+
+
+# --- files -----------------------------------------------------------------------------------------
+
+
+def read_keys(path: Path) -> Ints:
+    """The keys of a trace: one a line (integers or words), or ``Date,Temperature`` in tenths of a degree.
+
+    ``.gz`` is unpacked; blank lines and lines of a single ``*`` are skipped.
+    """
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise MillpondError(
+            f"cannot read the trace {path}: {error}", remedy="give one key a line, .gz or not"
+        ) from None
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and line != "*"]
+    if lines and "," in lines[0]:
+        return _temperatures(path, lines[1:])
+    if not lines:
+        raise MillpondError(f"the trace {path} holds no key", remedy="give one key a line")
+    try:
+        return integers([int(line) for line in lines])
+    except (ValueError, OverflowError):
+        return integers(np.unique(np.array(lines), return_inverse=True)[1])
+
+
+def _temperatures(path: Path, rows: list[str]) -> Ints:
+    try:
+        degrees = [float(row.rsplit(",", 1)[1].strip('"')) for row in rows]
+    except (ValueError, IndexError):
+        raise MillpondError(
+            f"the trace {path} has a line without a number after its last comma",
+            remedy="give Date,Temperature lines under a heading, or one key a line",
+        ) from None
+    return integers(np.rint(np.array(degrees) * 10))
+
+
+def real(path: Path | None, seed: int) -> Ints:
+    """REAL: the series in the file, or one drawn from the published AR(1) model where none is given."""
+    if path is not None:
+        return read_keys(path)
+    return REAL_MODEL.sample(np.random.default_rng([seed, 0]), REAL_LENGTH)
