@@ -147,7 +147,7 @@ def _compared(rows: Sequence[Row]) -> Figure:
     axes.set_xticks(range(len(configs)), configs)
     axes.set_ylabel("result tuples, average of all runs")
     axes.set_title("10 kept tuples")
-    axes.legend(frameon=False, fontsize="small", ncols=2)
+    figure.legend(frameon=False, fontsize="small", ncols=4, loc="outside upper center")
     _say_margin(axes, found.values())
     return figure
 
