@@ -288,7 +288,8 @@ def framed(table: pa.Table, width: int) -> pd.DataFrame:
         table.column(name) if name in table.column_names else pa.nulls(table.num_rows, kind)
         for name, kind in columns.items()
     ]
-    return pa.table(arrays, names=list(columns)).to_pandas(types_mapper=pd.ArrowDtype)
+    whole = pa.table(arrays, names=list(columns)).combine_chunks()  # PySpark takes no column in pieces
+    return whole.to_pandas(types_mapper=pd.ArrowDtype)
 
 
 def one_row(kind: int, **values: int) -> pa.Table:
