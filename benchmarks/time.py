@@ -30,7 +30,7 @@ CATALOG = (
 )
 CHAIN = "I > J AND J > K"
 QUERIES = {
-    "counted chain": f"SELECT COUNT(*), SUM(A) FROM S, T, U WHERE {CHAIN} AND A > B AND B BETWEEN 0 AND 9",
+    "counted chain": f"SELECT COUNT(*), AVG(A) FROM S, T, U WHERE {CHAIN} AND A > B AND B BETWEEN 0 AND 9",
     "counted chain, joined by a key": (
         f"SELECT B, COUNT(*) FROM S, T, U WHERE {CHAIN} AND A = B AND B = C AND B BETWEEN 0 AND 99 GROUP BY B"
     ),
