@@ -16,7 +16,8 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import MillpondError
-from millpond.spark.operator import MOST_REPEATED, REJECTED, Keeper, Partial
+from millpond.spark.kinds import REJECTED
+from millpond.spark.operator import MOST_REPEATED, Keeper, Partial
 from millpond.synopsis.tables import Synopsis
 from tests.support.scenario import TABLE_I, Line, Run, Scenario, assert_answers, bag
 

@@ -27,9 +27,9 @@ from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.query.evaluate import is_aggregate
 from millpond.query.model import Query
 from millpond.query.parse import parse
-from millpond.spark.operator import ROW, STATE
+from millpond.spark.kinds import KIND, NOTE, ROW, STATE
 from millpond.spark.source import Source, spark_schema
-from millpond.spark.stream import KIND, NOTE, RETRACTED, build
+from millpond.spark.stream import RETRACTED, build
 from tests.support.executor_campaign import moments, random_batches
 from tests.support.generate import Case, RichCase, Row, random_case, random_rich_case, random_rows
 from tests.support.local import arrow_table

@@ -15,7 +15,8 @@ import pyarrow as pa
 from millpond.query.domains import SqlType
 from millpond.query.evaluate import answer
 from millpond.query.model import Query, Table
-from millpond.spark.operator import ROW, STATE, Keeper, Partial
+from millpond.spark.kinds import ROW, STATE
+from millpond.spark.operator import Keeper, Partial
 from millpond.synopsis.compile import Cutting, compile_plan
 from millpond.synopsis.plan import Plan
 from millpond.synopsis.sqltext import Dialect

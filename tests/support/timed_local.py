@@ -12,7 +12,7 @@ import pyarrow as pa
 from millpond.synopsis.sqltext import Dialect
 from millpond.synopsis.tables import Engine
 from millpond.timed.compile import compile_timed
-from millpond.timed.execute import advance
+from millpond.timed.execute import Advance, advance
 from millpond.timed.needs import TimedPlan
 from millpond.timed.program import FeedProgram, TimedProgram
 from tests.support.local import arrow_table
@@ -54,7 +54,7 @@ class TimedLocal:
             if feed.rows is None
         }
         step = advance(self._engine, self.program, self.kept, feeds, now)
-        self._emit(step.kept, step.added)
+        self._emit(step)
         self.kept = step.kept
 
     def _gathered(self, feed: FeedProgram, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -63,13 +63,9 @@ class TimedLocal:
         taken = self._engine.query(f"SELECT {texts} FROM input", {"input": table})
         return self._engine.query(feed.reduce, {"batch": taken}).cast(feed.schema)
 
-    def _emit(self, now: Mapping[str, pa.Table], added: Mapping[str, pa.Table]) -> None:
+    def _emit(self, step: Advance) -> None:
         for term in self.program.terms:
-            tables = {f"{name}_new": table for name, table in added.items()}
-            for name in term.slots:
-                if name in self.program.kept:
-                    empty = self.program.kept[name].empty_table()
-                    tables |= {f"{name}_old": self.kept.get(name, empty), f"{name}_now": now.get(name, empty)}
+            tables = step.tables(self.program, self.kept, term)
             found = self._engine.query(term.changes_sql(None, self._first), tables)
             for row in found.to_pylist():
                 values = tuple(row[c] for c in term.columns)

@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 
 from millpond.query.evaluate import is_aggregate
 from millpond.query.model import Occurrence, Query, Ref, Select
-from millpond.spark.operator import REJECTED, ROW
+from millpond.spark.kinds import KIND, NOTE, REJECTED, ROW
 from millpond.spark.source import REASON, RECORD, Source
-from millpond.spark.stream import KIND, NO_NOTE, NOTE, Built, Sources, rejection_note, result_schema
+from millpond.spark.stream import NO_NOTE, Built, Sources, rejection_note, result_schema
 from millpond.synopsis.sqltext import Dialect, condition_sql, expression_sql
 
 
@@ -31,7 +31,7 @@ def build_enriched(spark: SparkSession, query: Query, sources: Mapping[str, Sour
     schema = result_schema(spark, query)
     opened = Sources({name: source for name, source in sources.items() if query.tables[name].streaming})
     relations = {
-        name: _good(source).persist() for name, source in sources.items() if not query.tables[name].streaming
+        name: source.good.persist() for name, source in sources.items() if not query.tables[name].streaming
     }
     frames = [frame for select in query.selects for frame in _joined(select, schema, opened, relations)]
     return Built(reduce(DataFrame.unionAll, frames), tuple(schema.names), stateful=False, partitions=1)
@@ -41,10 +41,6 @@ def unreadable_rows(source: Source) -> list[tuple[str, str]]:
     """The rejected rows of a relation: the reason, and the record."""
     bad = source.frame.where(F.col(REASON).isNotNull()).select(REASON, RECORD).collect()
     return [(str(row[0]), str(row[1])) for row in bad]
-
-
-def _good(source: Source) -> DataFrame:
-    return source.frame.where(f"{REASON} IS NULL") if source.rejects else source.frame
 
 
 def _joined(
@@ -58,7 +54,7 @@ def _joined(
             frames.append(_prefixed(relations[o.table.name], o))
             continue
         source, owed = sources.take(o.table.name)
-        frames.insert(0, _prefixed(_good(source), o))
+        frames.insert(0, _prefixed(source.good, o))
         if owed:
             rejected.append(_rejected(source, o.table.name, schema))
     where = condition_sql(select.where, _name, Dialect.SPARK)

@@ -9,6 +9,7 @@ shards, and a batch loads and stores only those that it touches.
 from __future__ import annotations
 
 import struct
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from millpond.spark.kinds import REJECTED, ROW, STATE
 from millpond.synopsis.program import Program, TermProgram
 from millpond.synopsis.tables import Engine, SlotProgram, Synopsis
 
@@ -31,8 +33,6 @@ WHOLE, RECORD = -1, -2
 _RECORD = struct.Struct("<qqq")
 # Partial synopses are merged before more than this wait.
 _WAITING = 16
-# Kinds of rows that leave the operator: results, rejected rows, and the sizes of the state and of what waits.
-ROW, REJECTED, STATE, WAIT = 0, 1, 2, 3
 # A result that occurs more often is sent as several, so that none grows large when it is repeated.
 MOST_REPEATED = 100_000
 _REPEATED = f"""
@@ -159,11 +159,10 @@ def _cut(synopsis: Synopsis, slots: Iterable[SlotProgram], place: Any) -> dict[i
     return pieces
 
 
-class Keeper(StatefulProcessor):
-    """Holds the synopsis of a shard and answers from it."""
+class Shard(StatefulProcessor):
+    """What holds the state of a shard has in common: bytes by number, and rejected rows that pass through."""
 
-    def __init__(self, program: Program, width: int, types: Sequence[str] | None) -> None:
-        self.program = program
+    def __init__(self, width: int, types: Sequence[str] | None) -> None:
         self.width = width  # of the select list
         self.types = types  # its types in DuckDB; None leaves them as they come
 
@@ -174,21 +173,40 @@ class Keeper(StatefulProcessor):
         pass
 
     def handleInputRows(
-        self,
-        key: Any,
-        rows: Iterator[pd.DataFrame],
-        timerValues: Any,
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         (shard,) = key
         if shard < 0:
             for frame in rows:
-                yield framed(rejected_rows(pa.Table.from_pandas(frame, preserve_index=False)), self.width)
+                yield framed(_rejected_rows(pa.Table.from_pandas(frame, preserve_index=False)), self.width)
             return
+        payloads = [data for frame in rows for data in frame["payload"]]
+        yield from (framed(table, self.width) for table in self.answered(int(shard), payloads))
+
+    @abstractmethod
+    def answered(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
+        """What a batch adds to the answer, and reports, from what its tasks sent."""
+
+    def value(self, key: int) -> bytes | None:
+        found = self._state.getValue((key,))
+        return None if found is None else bytes(found[0])
+
+    def keep(self, key: int, data: bytes) -> None:
+        self._state.updateValue((key,), (data,))
+
+
+class Keeper(Shard):
+    """Holds the synopsis of a shard and answers from it."""
+
+    def __init__(self, program: Program, width: int, types: Sequence[str] | None) -> None:
+        super().__init__(width, types)
+        self.program = program
+
+    def answered(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
         engine = worker_engine()
         slots, layout = self.program.slots, self.program.fingerprint
-        parts = [Synopsis.from_bytes(data, slots, layout)[0] for frame in rows for data in frame["payload"]]
-        new = Synopsis.merged(engine, slots, parts)
-        yield from (framed(table, self.width) for table in self._updated(engine, int(shard), new))
+        parts = [Synopsis.from_bytes(data, slots, layout)[0] for data in payloads]
+        return self._updated(engine, shard, Synopsis.merged(engine, slots, parts))
 
     # --- one batch ---------------------------------------------------------------------------------
 
@@ -216,7 +234,7 @@ class Keeper(StatefulProcessor):
             entries += record[0] - old.entries
             size += record[1] - sum(s for _, _, s in found)
             if touched:
-                self._state.updateValue((RECORD,), (_RECORD.pack(entries, size, revision),))
+                self.keep(RECORD, _RECORD.pack(entries, size, revision))
         yield one_row(STATE, _entries=entries, _bytes=size)
 
     def _emitted(
@@ -234,7 +252,7 @@ class Keeper(StatefulProcessor):
 
     def _load(self, chunk: int) -> tuple[Synopsis, int, int] | None:
         """A chunk of the state with its revision and its size."""
-        data = self._value(chunk)
+        data = self.value(chunk)
         if data is None:
             return None
         return (*Synopsis.from_bytes(data, self.program.slots, self.program.fingerprint, chunk), len(data))
@@ -246,17 +264,13 @@ class Keeper(StatefulProcessor):
             data = Synopsis(pieces.get(chunk, {})).to_bytes(
                 self.program.slots, self.program.fingerprint, revision, chunk
             )
-            self._state.updateValue((chunk,), (data,))
+            self.keep(chunk, data)
             size += len(data)
         return size
 
     def _record(self) -> list[int]:
-        data = self._value(RECORD)
+        data = self.value(RECORD)
         return [0, 0, 0] if data is None else list(_RECORD.unpack(data))
-
-    def _value(self, key: int) -> bytes | None:
-        found = self._state.getValue((key,))
-        return None if found is None else bytes(found[0])
 
 
 def _side_by_side(parts: Sequence[Synopsis]) -> dict[str, pa.Table]:
@@ -298,7 +312,7 @@ def one_row(kind: int, **values: int) -> pa.Table:
     return pa.table({name: pa.array([value], TAIL[name]) for name, value in columns.items()})
 
 
-def rejected_rows(table: pa.Table) -> pa.Table:
+def _rejected_rows(table: pa.Table) -> pa.Table:
     """Rejected rows on their way out."""
     columns = {f"_{name}": table.column(name).cast(pa.string()) for name in ("stream", "reason", "record")}
     columns["_kind"] = pa.array(np.full(table.num_rows, REJECTED, np.int8))

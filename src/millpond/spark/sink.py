@@ -21,11 +21,9 @@ from pyspark.sql import functions as F
 
 from millpond.errors import MillpondError
 from millpond.spark.files import Files
+from millpond.spark.kinds import KIND, LATE, NOTE, REJECTED, ROW, STATE, WAIT
 
 FORMATS = ("json", "parquet", "csv", "orc")
-RESULT, REJECTED, REPORT, WAITING = 0, 1, 2, 3  # the values of _kind
-LATE = "late:"  # how the reason of a late row begins
-KIND, NOTE = "_kind", "_note"
 _STAGING, _REJECTED_FOLDER = "_staging", "_rejected"
 _KEEP_NULLS = {"ignoreNullFields": "false"}
 
@@ -94,15 +92,13 @@ class Sink:
         # A name of its own: after a kill, tasks of the earlier attempt may live on for a moment.
         staging = f"{self._output}/{_STAGING}/{batch:06d}-{uuid4().hex[:8]}"
         written = self._stage(frame, batch, staging)
-        folders = {RESULT: self._output, REJECTED: f"{self._output}/{_REJECTED_FOLDER}"}
+        folders = {ROW: self._output, REJECTED: f"{self._output}/{_REJECTED_FOLDER}"}
         if self._fresh:  # only the first batch of a run can have been tried before
             for folder in folders.values():
                 for name in self._files.names(folder, f"part-{batch:06d}-*"):
                     self._files.delete(f"{folder}/{name}")
         for kind, folder in folders.items():
-            self._publish(
-                f"{staging}/{KIND}={kind}", folder, batch, self._format if kind == RESULT else "json"
-            )
+            self._publish(f"{staging}/{KIND}={kind}", folder, batch, self._format if kind == ROW else "json")
         self._files.delete(f"{self._output}/{_STAGING}")
         self._fresh = False
         written = replace(written, rejected=written.rejected + self._unreadable)
@@ -118,7 +114,7 @@ class Sink:
             return _counted(observation, batch)
         frame = frame.persist()
         try:
-            observed = _observed(frame, observation).where(F.col(KIND) == RESULT).drop(NOTE)
+            observed = _observed(frame, observation).where(F.col(KIND) == ROW).drop(NOTE)
             writer = observed.write.mode("overwrite").partitionBy(KIND).format(self._format)
             (writer.option("header", "true") if self._format == "csv" else writer).save(staging)
             written = _counted(observation, batch)
@@ -132,8 +128,8 @@ class Sink:
     def _stage_lines(self, frame: DataFrame, staging: str) -> None:
         """Results and rejected rows in one pass, which JSON allows: a line is a line."""
         results = [_named(name) for name in frame.columns if name not in (KIND, NOTE)]
-        line = F.when(F.col(KIND) == RESULT, _json(results)).otherwise(_rejection("value"))
-        lines = frame.where(F.col(KIND).isin(RESULT, REJECTED)).select(line.alias("value"), KIND)
+        line = F.when(F.col(KIND) == ROW, _json(results)).otherwise(_rejection("value"))
+        lines = frame.where(F.col(KIND).isin(ROW, REJECTED)).select(line.alias("value"), KIND)
         lines.write.mode("overwrite").partitionBy(KIND).text(staging)
 
     def _publish(self, staged: str, folder: str, batch: int, format: str) -> None:
@@ -177,12 +173,12 @@ def _observed(frame: DataFrame, observation: Observation) -> DataFrame:
 
     return frame.observe(
         observation,
-        F.count(of(RESULT, F.lit(1))).alias("rows"),
+        F.count(of(ROW, F.lit(1))).alias("rows"),
         F.count(of(REJECTED, F.lit(1))).alias("rejected"),
-        F.sum(of(REPORT, F.col(f"{NOTE}.entries"))).alias("entries"),
-        F.sum(of(REPORT, F.col(f"{NOTE}.bytes"))).alias("bytes"),
+        F.sum(of(STATE, F.col(f"{NOTE}.entries"))).alias("entries"),
+        F.sum(of(STATE, F.col(f"{NOTE}.bytes"))).alias("bytes"),
         F.count_if(of(REJECTED, F.col(f"{NOTE}.reason").startswith(LATE))).alias("late"),
-        F.sum(of(WAITING, F.col(f"{NOTE}.entries"))).alias("waiting"),
+        F.sum(of(WAIT, F.col(f"{NOTE}.entries"))).alias("waiting"),
     )
 
 

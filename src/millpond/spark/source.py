@@ -65,6 +65,11 @@ class Source:
     frame: DataFrame
     rejects: bool
 
+    @property
+    def good(self) -> DataFrame:
+        """The rows with nothing wrong."""
+        return self.frame.where(f"{REASON} IS NULL") if self.rejects else self.frame
+
 
 @dataclass(frozen=True)
 class _Rows:

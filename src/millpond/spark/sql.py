@@ -16,10 +16,10 @@ from millpond.query.model import Column, Table
 from millpond.query.model import Source as Origin
 from millpond.query.parse import parse_query
 from millpond.spark.enriched import build_enriched, is_enriched
-from millpond.spark.operator import REJECTED, ROW, STATE, WAIT
+from millpond.spark.kinds import KIND, NOTE, REJECTED, ROW, STATE, WAIT
 from millpond.spark.refusal import refuse_unless_runnable
 from millpond.spark.source import Source
-from millpond.spark.stream import KIND, NOTE, build
+from millpond.spark.stream import build
 from millpond.spark.timed import build_timed
 
 # The name under which a query's progress reports the size of its state.

@@ -6,7 +6,7 @@ stream is filtered and coded by column expressions, summarised by Arrow batch, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -15,18 +15,18 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, NullType, StringType, StructField, StructType
 
 from millpond.query.model import Query, Ref, Select, Term
-from millpond.spark.operator import PARTIAL_SCHEMA, REJECTED, ROW, TAIL_SCHEMA, Keeper, Partial
+from millpond.spark.kinds import KIND, NOTE, REJECTED, ROW
+from millpond.spark.operator import PARTIAL_SCHEMA, TAIL_SCHEMA, Keeper, Partial, Shard
 from millpond.spark.source import REASON, RECORD, Source, spark_schema
 from millpond.synopsis.compile import Compiled, compile_plan
 from millpond.synopsis.plan import Plan
 from millpond.synopsis.sqltext import Dialect, condition_sql, expression_sql
 
-KIND, NOTE = "_kind", "_note"
 REVISION, RETRACTED = "_revision", "_retracted"
 NO_NOTE = (
     "CAST(NULL AS STRUCT<entries: BIGINT, bytes: BIGINT, stream: STRING, reason: STRING, record: STRING>)"
 )
-OPERATOR_NOTE = (
+_OPERATOR_NOTE = (
     f"CASE WHEN _kind <> {ROW} THEN named_struct('entries', _entries, 'bytes', _bytes, "
     "'stream', _stream, 'reason', _reason, 'record', _record) END"
 )
@@ -108,7 +108,11 @@ def _concrete(type_: DataType) -> DataType:
     return StringType() if isinstance(type_, NullType) else type_
 
 
-def duckdb_type(type_: DataType) -> str:
+def duckdb_types(schema: StructType) -> list[str]:
+    return [_duckdb_type(field.dataType) for field in schema.fields]
+
+
+def _duckdb_type(type_: DataType) -> str:
     if isinstance(type_, DecimalType):
         return f"DECIMAL({type_.precision},{type_.scale})"
     return _DUCKDB_TYPES[type_.simpleString()]
@@ -167,22 +171,24 @@ def rejection_note(stream: str) -> str:
 def _operated(query: Query, compiled: Compiled, schema: StructType, sources: Sources) -> DataFrame:
     streams = compiled.streams() or [query.selects[0].occurrences[0].table.name]
     partials = [_summarised(name, compiled, sources) for name in streams]
-    types = [duckdb_type(field.dataType) for field in schema.fields]
+    keeper = Keeper(compiled.program, len(schema), duckdb_types(schema))
+    return kept_by(keeper, partials, schema, _extra(compiled))
+
+
+def kept_by(
+    keeper: Shard, partials: Sequence[DataFrame], schema: StructType, extra: Sequence[str]
+) -> DataFrame:
+    """What the shards make of the payloads sent to them, with the names of the query."""
     output = ", ".join(f"o{i} {field.dataType.simpleString()}" for i, field in enumerate(schema.fields))
     kept = (
         reduce(DataFrame.unionAll, partials)
         .groupBy("shard")
-        .transformWithStateInPandas(
-            Keeper(compiled.program, len(types), types),
-            f"{output}, {TAIL_SCHEMA}",
-            outputMode="append",
-            timeMode="none",
-        )
+        .transformWithStateInPandas(keeper, f"{output}, {TAIL_SCHEMA}", outputMode="append", timeMode="none")
     )
-    if not compiled.program.aggregate:  # a bag: each row as often as it occurs
+    if not extra:  # a bag: each row as often as it occurs
         kept = kept.withColumn("_each", F.explode(F.expr("array_repeat(true, _weight)")))
     results = [F.col(f"o{i}").alias(field.name) for i, field in enumerate(schema.fields)]
-    return kept.select(*results, *_extra(compiled), KIND, F.expr(OPERATOR_NOTE).alias(NOTE))
+    return kept.select(*results, *extra, KIND, F.expr(_OPERATOR_NOTE).alias(NOTE))
 
 
 def _summarised(stream: str, compiled: Compiled, sources: Sources) -> DataFrame:

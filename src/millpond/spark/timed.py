@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millpond.query.model import Query, Table
-from millpond.spark.operator import PARTIAL_SCHEMA, TAIL_SCHEMA
+from millpond.spark.operator import PARTIAL_SCHEMA
 from millpond.spark.source import REASON, RECORD, Source
-from millpond.spark.stream import KIND, NOTE, OPERATOR_NOTE, Built, duckdb_type, extra_columns, result_schema
+from millpond.spark.stream import Built, duckdb_types, extra_columns, kept_by, result_schema
 from millpond.spark.timed_operator import CLOCK, Ending, TimedKeeper, TimedPartial
 from millpond.synopsis.sqltext import Dialect
 from millpond.synopsis.tables import Engine
@@ -31,7 +30,6 @@ def build_timed(
     """The query over its sources; a row of the stream ``ending`` says that no more input will come."""
     program = _with_relations(plan, sources, spark.conf.get("spark.sql.session.timeZone") or "UTC")
     schema = result_schema(spark, query)
-    types = [duckdb_type(field.dataType) for field in schema.fields]
     partials = [
         _gathered(program, query.tables[name], source)
         for name, source in sources.items()
@@ -39,22 +37,9 @@ def build_timed(
     ]
     if ending is not None:
         partials.append(ending.mapInArrow(Ending(program).__call__, PARTIAL_SCHEMA))
-    output = ", ".join(f"o{i} {field.dataType.simpleString()}" for i, field in enumerate(schema.fields))
-    kept = (
-        reduce(DataFrame.unionAll, partials)
-        .groupBy("shard")
-        .transformWithStateInPandas(
-            TimedKeeper(program, len(types), types),
-            f"{output}, {TAIL_SCHEMA}",
-            outputMode="append",
-            timeMode="none",
-        )
-    )
-    if not program.aggregate:
-        kept = kept.withColumn("_each", F.explode(F.expr("array_repeat(true, _weight)")))
     extra = extra_columns(program.aggregate, program.retracts)
-    results = [F.col(f"o{i}").alias(field.name) for i, field in enumerate(schema.fields)]
-    frame = kept.select(*results, *extra, KIND, F.expr(OPERATOR_NOTE).alias(NOTE))
+    keeper = TimedKeeper(program, len(schema), duckdb_types(schema))
+    frame = kept_by(keeper, partials, schema, extra)
     return Built(frame, (*schema.names, *extra), stateful=True, partitions=1)
 
 
@@ -66,9 +51,11 @@ def _with_relations(plan: TimedPlan, sources: Mapping[str, Source], zone: str) -
     for feed in program.feeds:
         if feed.rows is None:
             continue
-        source = sources[feed.stream]
-        frame = source.frame.where(f"{REASON} IS NULL") if source.rejects else source.frame
-        taken = frame.select(*(F.expr(text).alias(name) for name, text in feed.columns)).toArrow()
+        taken = (
+            sources[feed.stream]
+            .good.select(*(F.expr(text).alias(name) for name, text in feed.columns))
+            .toArrow()
+        )
         found[feed.name] = engine.query(feed.reduce, {"batch": taken})
     return compile_timed(plan, Dialect.SPARK, found, zone) if found else program
 
@@ -92,9 +79,9 @@ def _gathered(program: TimedProgram, table: Table, source: Source) -> DataFrame:
 def _with_moments(frame: DataFrame, table: Table, rejects: bool) -> DataFrame:
     """The rows; one without a moment has no place in time, and is rejected."""
     assert table.time is not None
-    clock = F.col("`" + table.time.replace("`", "``") + "`")
+    clock = F.col(Dialect.SPARK.name_of(table.time))
     timeless = F.when(clock.isNull(), f"{table.time} is NULL, and rows are ordered by it")
-    record = F.to_json(F.struct(*(F.col("`" + c.name.replace("`", "``") + "`") for c in table.columns)))
+    record = F.to_json(F.struct(*(F.col(Dialect.SPARK.name_of(c.name)) for c in table.columns)))
     reason = F.coalesce(F.col(REASON), timeless) if rejects else timeless
     shown = (
         F.coalesce(F.col(RECORD), F.when(clock.isNull(), record))

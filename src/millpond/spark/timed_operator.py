@@ -9,43 +9,34 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from millpond.spark.kinds import LATE, REJECTED, STATE, WAIT
 from millpond.spark.operator import (
     PARTIAL_ARROW,
-    REJECTED,
-    STATE,
     TAIL,
-    WAIT,
     WHOLE,
+    Shard,
     emitted_rows,
-    framed,
     one_row,
-    rejected_rows,
     rejected_table,
     worker_engine,
 )
-from millpond.synopsis.tables import Engine, packed_tables, unpacked_tables
+from millpond.synopsis.tables import packed_tables, unpacked_tables
 from millpond.timed.execute import advance
-from millpond.timed.program import FeedProgram, TimedProgram
-from millpond.timed.room import END, Passage, Room, late_records, opened, passed, payload, restored, stored
-
-if TYPE_CHECKING:
-    import pandas as pd
+from millpond.timed.program import TimedProgram
+from millpond.timed.room import END, Passage, Room, late_rows, opened, passed, payload, restored, stored
 
 # The keys of the waiting room, and of the partial matches and results.
 _ROOM, _MATCHES = -3, WHOLE
 # The column with a row's moment, whether the row matters or not.
 CLOCK = "_clock"
-LATE = "late"
 
 
 @dataclass(frozen=True)
@@ -97,67 +88,39 @@ def _payload(data: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=PARTIAL_ARROW)
 
 
-class TimedKeeper(StatefulProcessor):
+class TimedKeeper(Shard):
     """Holds the waiting room and the partial matches.
 
     Time has one order, so one task does the work of a batch, on all cores of its machine.
     """
 
     def __init__(self, program: TimedProgram, width: int, types: Sequence[str] | None) -> None:
+        super().__init__(width, types)
         self.program = program
-        self.width = width
-        self.types = types
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getMapState("synopsis", "chunk INT", "data BINARY")
-
-    def close(self) -> None:
-        pass
-
-    def handleInputRows(
-        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
-    ) -> Iterator[pd.DataFrame]:
-        (shard,) = key
-        if shard < 0:
-            for frame in rows:
-                yield self._framed(rejected_rows(pa.Table.from_pandas(frame, preserve_index=False)))
-            return
-        payloads = [data for frame in rows for data in frame["payload"]]
-        engine = worker_engine(os.cpu_count() or 1)
-        yield from (self._framed(table) for table in self._batch(engine, payloads))
-
-    def _framed(self, table: pa.Table) -> pd.DataFrame:
-        return framed(table, self.width)
-
-    # --- one batch -------------------------------------------------------------------------------------
-
-    def _batch(self, engine: Engine, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
-        program = self.program
-        held = self._value(_ROOM)
+    def answered(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
+        engine, program = worker_engine(os.cpu_count() or 1), self.program
+        held = self.value(_ROOM)
         room = Room() if held is None else restored(program, held)
-        data = self._value(_MATCHES)
+        data = self.value(_MATCHES)
         kept, revision = ({}, 0) if data is None else unpacked_tables(data, program.kept, program.fingerprint)
         passage = self._passed(room, payloads)
         if passage.late:
-            yield _reported(self._late(passage))
+            yield _reported(program, passage.late)
         size = 0 if data is None else len(data)
         if passage.ready or data is None:
             step = advance(engine, program, kept, passage.ready, passage.room.final)
             for term in program.terms:
-                tables = {f"{name}_new": table for name, table in step.added.items() if name in term.slots}
-                for name in term.slots:
-                    if name in program.kept:
-                        empty = program.kept[name].empty_table()
-                        tables[f"{name}_old"] = kept.get(name, empty)
-                        tables[f"{name}_now"] = step.kept.get(name, empty)
-                found = engine.query(term.changes_sql(self.types, data is None), tables)
+                found = engine.query(
+                    term.changes_sql(self.types, data is None), step.tables(program, kept, term)
+                )
                 yield from emitted_rows(engine, found, revision + 1)
             kept = step.kept
             packed = packed_tables(kept, program.kept, program.fingerprint, revision + 1)
-            self._state.updateValue((_MATCHES,), (packed,))
+            self.keep(_MATCHES, packed)
             size = len(packed)
         waiting = stored(program, passage.room)
-        self._state.updateValue((_ROOM,), (waiting,))
+        self.keep(_ROOM, waiting)
         entries = sum(table.num_rows for table in kept.values())
         yield one_row(STATE, _entries=entries, _bytes=size + len(waiting))
         yield one_row(WAIT, _entries=passage.room.rows, _bytes=0)
@@ -174,39 +137,20 @@ class TimedKeeper(StatefulProcessor):
         gathered = {name: pa.concat_tables(tables) for name, tables in rows.items()}
         return passed(self.program, room, gathered, progress, time.time())
 
-    def _late(self, passage: Passage) -> list[tuple[str, str, str]]:
-        """Late rows with the reason; of a stream that is taken in several ways, each row once."""
-        out: list[tuple[str, str, str]] = []
-        seen: set[str] = set()
-        for feed in self.program.feeds:
-            if feed.name in passage.late and feed.stream not in seen:
-                seen.add(feed.stream)
-                clock = next(c for c in self.program.clocks if c.stream == feed.stream)
-                out += _late_rows(feed, clock.column, passage.late[feed.name])
-        return out
 
-    def _value(self, key: int) -> bytes | None:
-        found = self._state.getValue((key,))
-        return None if found is None else bytes(found[0])
-
-
-def _late_rows(feed: FeedProgram, clock: str, rows: pa.Table) -> list[tuple[str, str, str]]:
-    """Late rows with the reason: their time, and the columns that the query uses."""
-    out = []
-    for late in late_records(feed, rows):
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=late.moment)
-        record = {clock: moment.isoformat(), **late.values}
-        reason = f"{LATE}: every stream had moved past {moment:%Y-%m-%d %H:%M:%S.%f} UTC"
-        out.append((feed.stream, reason, json.dumps(record, default=str)))
-    return out
-
-
-def _reported(rows: Sequence[tuple[str, str, str]]) -> pa.Table:
-    streams, reasons, records = zip(*rows, strict=True)
+def _reported(program: TimedProgram, late: Mapping[str, pa.Table]) -> pa.Table:
+    """Late rows on their way out, each with the reason, its time, and the columns that the query uses."""
+    streams, reasons, records = [], [], []
+    for clock in program.clocks:
+        for row in late_rows(program.of_stream(clock.stream), late):
+            moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row.moment)
+            streams.append(clock.stream)
+            reasons.append(f"{LATE} every stream had moved past {moment:%Y-%m-%d %H:%M:%S.%f} UTC")
+            records.append(json.dumps({clock.column: moment.isoformat(), **row.values}, default=str))
     return pa.table(
         {
-            "_kind": pa.array(np.full(len(rows), REJECTED, np.int8)),
-            "_weight": pa.array(np.ones(len(rows), np.int32)),
+            "_kind": pa.array(np.full(len(streams), REJECTED, np.int8)),
+            "_weight": pa.array(np.ones(len(streams), np.int32)),
             "_stream": pa.array(streams, TAIL["_stream"]),
             "_reason": pa.array(reasons, TAIL["_reason"]),
             "_record": pa.array(records, TAIL["_record"]),

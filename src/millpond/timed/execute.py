@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from millpond.synopsis.program import TermProgram
 from millpond.synopsis.tables import Engine
 from millpond.timed.fronts import ALWAYS, NEVER, History, history
 from millpond.timed.program import SetProgram, TimedProgram
@@ -21,6 +22,16 @@ class Advance:
 
     kept: Tables
     added: Tables
+
+    def tables(self, program: TimedProgram, before: Mapping[str, pa.Table], term: TermProgram) -> Tables:
+        """What a term's changes are asked of: what is new, and what was and is kept of its results."""
+        tables = {f"{name}_new": table for name, table in self.added.items() if name in term.slots}
+        for name in term.slots:
+            if name in program.kept:
+                empty = program.kept[name].empty_table()
+                tables[f"{name}_old"] = before.get(name, empty)
+                tables[f"{name}_now"] = self.kept.get(name, empty)
+        return tables
 
 
 def advance(

@@ -7,7 +7,8 @@ nothing holds the others up, unless it has ended for the query, or may be idle o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -160,10 +161,25 @@ class Late:
     values: dict[str, object]
 
 
-def late_records(feed: FeedProgram, rows: pa.Table) -> list[Late]:
-    """Late rows, each as often as it came."""
-    out = []
-    for row in rows.to_pylist():
-        late = Late(row["t"], {name: row[f"x{i}"] for i, name in enumerate(feed.names)})
-        out += [late] * int(row.get("n", 1))
-    return out
+def late_rows(feeds: Iterable[FeedProgram], late: Mapping[str, pa.Table]) -> list[Late]:
+    """The late rows of a stream, each as often as it came.
+
+    A stream that is taken in several ways hands each row to those that want it: at each moment, the way
+    that has the most late rows speaks for all.
+    """
+    found: dict[int, list[Late]] = {}
+    for feed in feeds:
+        if feed.name not in late:
+            continue
+        rows = late[feed.name].to_pylist()
+        counts: Counter[int] = Counter()
+        for row in rows:
+            counts[row["t"]] += int(row.get("n", 1))
+        spoken = {moment for moment, count in counts.items() if count > len(found.get(moment, ()))}
+        for moment in spoken:
+            found[moment] = []
+        for row in rows:
+            if row["t"] in spoken:
+                values = {name: row[f"x{i}"] for i, name in enumerate(feed.names)}
+                found[row["t"]] += [Late(row["t"], values)] * int(row.get("n", 1))
+    return [row for rows in found.values() for row in rows]

@@ -12,13 +12,13 @@ from millpond.query.parse import parse
 from millpond.synopsis.sqltext import Dialect
 from millpond.synopsis.tables import StateError
 from millpond.timed.compile import compile_timed
-from millpond.timed.program import TimedProgram
+from millpond.timed.program import FeedProgram, TimedProgram
 from millpond.timed.room import (
     END,
     Late,
     Passage,
     Room,
-    late_records,
+    late_rows,
     opened,
     passed,
     payload,
@@ -165,7 +165,19 @@ def test_what_late_rows_say() -> None:
     rows = pa.Table.from_pylist(
         [{name: 1 for name in feed.schema.names} | {"t": 7, "x0": 2, "n": 3}], schema=feed.schema
     )
-    assert late_records(feed, rows) == [Late(7, {"A": 2})] * 3
+    assert late_rows([feed], {feed.name: rows}) == [Late(7, {"A": 2})] * 3
+
+
+def test_no_late_row_is_lost_between_the_ways_a_stream_is_taken() -> None:
+    p = program("SELECT A FROM S, T WHERE J < I AND B = 1 UNION ALL SELECT A FROM S, T WHERE J < I AND B = 2")
+    one, other = p.of_stream("S")
+
+    def rows(feed: FeedProgram, *moments: int) -> pa.Table:
+        blank = dict.fromkeys(feed.schema.names, 1)
+        return pa.Table.from_pylist([blank | {"t": moment} for moment in moments], schema=feed.schema)
+
+    late = {one.name: rows(one, 7, 8), other.name: rows(other, 8, 8, 9)}
+    assert sorted(row.moment for row in late_rows([one, other], late)) == [7, 8, 8, 9]
 
 
 # --- streams that say nothing ------------------------------------------------------------------------
