@@ -7,12 +7,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from math import sqrt
 from typing import Any, TextIO
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from millpond.errors import MillpondError
+from millpond.spark.kinds import HITS, LOOKUPS, MEASURES, MISSED, MISSED_VARIANCE, SHED
 from millpond.spark.sink import Written
 from millpond.spark.status import Phase, Snapshot
 
@@ -25,7 +27,8 @@ _IDLE = 2.0  # seconds without a batch after which a run is waiting
 class BatchMetrics:
     """A line of the metrics file; ``state_bound`` is the proven bound on ``state_entries``.
 
-    ``waiting_rows`` are those of moments that not every stream has moved past.
+    ``waiting_rows`` are those of moments that not every stream has moved past.  ``missed_rows`` estimates
+    the results missed because of tuples that were shed; ``missed_error`` is its standard error.
     """
 
     batch: int
@@ -39,6 +42,10 @@ class BatchMetrics:
     state_bytes: int
     state_bound: int | None
     waiting_rows: int
+    missed_rows: int
+    missed_error: float
+    lookups: int
+    lookup_hits: int
     seconds: float
     rows_per_second: float
 
@@ -54,6 +61,7 @@ class Tally:
         self._waiting = 0
         self._recent: deque[BatchMetrics] = deque(maxlen=_RECENT)
         self._totals = {"batches": 0, "input_rows": 0, "output_rows": 0, "rejected_rows": 0}
+        self._measures = dict.fromkeys(MEASURES, 0)
 
     def add(self, written: Written, progress: StreamingQueryProgress, now: float) -> BatchMetrics:
         """A batch, from what the sink counted and what Spark says of it.
@@ -65,6 +73,9 @@ class Tally:
         if written.waiting is not None:
             self._waiting = written.waiting
         own = [each for each in progress.stateOperators if not each.operatorName.startswith(_OUR_OPERATOR)]
+        for name, value in written.measures.items():
+            self._measures[name] += value
+        measured = dict.fromkeys(MEASURES, 0) | dict(written.measures)
         rows, seconds = _input_rows(progress, self._scans), progress.batchDuration / 1000
         batch = BatchMetrics(
             batch=written.batch,
@@ -73,11 +84,15 @@ class Tally:
             output_rows=written.rows,
             malformed_rows=written.rejected - written.late,
             late_rows=written.late,
-            shed_rows=0,
+            shed_rows=measured[SHED],
             state_entries=self._reported[0] + sum(each.numRowsTotal for each in own),
             state_bytes=self._reported[1] + sum(each.memoryUsedBytes for each in own),
             state_bound=self._bound,
             waiting_rows=self._waiting,
+            missed_rows=measured[MISSED],
+            missed_error=round(sqrt(measured[MISSED_VARIANCE]), 1),
+            lookups=measured[LOOKUPS],
+            lookup_hits=measured[HITS],
             seconds=seconds,
             rows_per_second=round(rows / seconds, 1) if seconds else 0.0,
         )
@@ -101,6 +116,11 @@ class Tally:
             state_entries=last.state_entries if last else 0,
             state_bound=self._bound,
             waiting_rows=self._waiting,
+            shed_rows=self._measures[SHED],
+            missed_rows=self._measures[MISSED],
+            missed_error=sqrt(self._measures[MISSED_VARIANCE]),
+            lookups=self._measures[LOOKUPS],
+            lookup_hits=self._measures[HITS],
             rows_per_second=0.0 if phase is Phase.WAITING else rate,
             batch_seconds=last.seconds if last else None,
             seconds=now - self._began,

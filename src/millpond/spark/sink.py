@@ -11,8 +11,8 @@ Every batch is computed once, since a stateful operator that is computed twice a
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Event
 from uuid import uuid4
 
@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from millpond.errors import MillpondError
 from millpond.spark.files import Files
-from millpond.spark.kinds import KIND, LATE, NOTE, REJECTED, ROW, STATE, WAIT
+from millpond.spark.kinds import KIND, LATE, MEASURE, MEASURES, NOTE, REJECTED, ROW, STATE, WAIT
 
 FORMATS = ("json", "parquet", "csv", "orc")
 _STAGING, _REJECTED_FOLDER = "_staging", "_rejected"
@@ -32,7 +32,7 @@ _KEEP_NULLS = {"ignoreNullFields": "false"}
 class Written:
     """What a batch held; ``entries``, ``bytes`` and ``waiting`` are None where no state was reported.
 
-    ``late`` rows are among the rejected ones.
+    ``late`` rows are among the rejected ones.  ``measures`` are those that were reported, by name.
     """
 
     batch: int
@@ -42,6 +42,7 @@ class Written:
     bytes: int | None
     late: int = 0
     waiting: int | None = None
+    measures: Mapping[str, int] = field(default_factory=dict)
 
 
 class StopRequested(Exception):
@@ -179,8 +180,14 @@ def _observed(frame: DataFrame, observation: Observation) -> DataFrame:
         F.sum(of(STATE, F.col(f"{NOTE}.bytes"))).alias("bytes"),
         F.count_if(of(REJECTED, F.col(f"{NOTE}.reason").startswith(LATE))).alias("late"),
         F.sum(of(WAIT, F.col(f"{NOTE}.entries"))).alias("waiting"),
+        *(
+            F.sum(of(MEASURE, F.when(F.col(f"{NOTE}.reason") == name, F.col(f"{NOTE}.entries")))).alias(name)
+            for name in MEASURES
+        ),
     )
 
 
 def _counted(observation: Observation, batch: int) -> Written:
-    return Written(batch, **observation.get)
+    counted = observation.get
+    measures = {name: counted.pop(name) for name in MEASURES}
+    return Written(batch, **counted, measures={n: v for n, v in measures.items() if v is not None})

@@ -42,6 +42,11 @@ class Snapshot:
     state_entries: int = 0
     state_bound: int | None = None
     waiting_rows: int = 0
+    shed_rows: int = 0
+    missed_rows: int = 0  # an estimate, and its standard error
+    missed_error: float = 0.0
+    lookups: int = 0
+    lookup_hits: int = 0
     rows_per_second: float = 0.0
     batch_seconds: float | None = None  # of the last batch
     seconds: float = 0.0
@@ -63,6 +68,11 @@ def status_line(snapshot: Snapshot, width: int, ascii_only: bool = False) -> Tex
     ]
     if snapshot.waiting_rows:
         parts.append((3, Text(f"{short(snapshot.waiting_rows)} waiting", style="cyan")))
+    if snapshot.shed_rows:
+        parts.append((3, Text(f"{short(snapshot.shed_rows)} shed", style="yellow")))
+        parts.append((2, Text(f"~{short(snapshot.missed_rows)} missed", style="yellow")))
+    if snapshot.lookups:
+        parts.append((2, Text(f"{snapshot.lookup_hits / snapshot.lookups:.1%} of look-ups cached")))
     if snapshot.rejected_rows:
         parts.append((1, Text(f"{short(snapshot.rejected_rows)} rejected", style="bold red")))
     if snapshot.batch_seconds is not None:
@@ -108,11 +118,24 @@ def short(number: float) -> str:
 
 def _totals(snapshot: Snapshot, rate: str = "") -> str:
     bound = f" of at most {snapshot.state_bound:,}" if snapshot.state_bound is not None else ""
-    return (
-        f"{_counted(snapshot.batches, 'batch', 'batches')}, {snapshot.input_rows:,} rows in{rate}, "
-        f"{snapshot.output_rows:,} out, {snapshot.rejected_rows:,} rejected, "
-        f"{snapshot.state_entries:,}{bound} entries kept"
-    ) + (f", {snapshot.waiting_rows:,} rows waiting" if snapshot.waiting_rows else "")
+    parts = [
+        _counted(snapshot.batches, "batch", "batches"),
+        f"{snapshot.input_rows:,} rows in{rate}",
+        f"{snapshot.output_rows:,} out",
+        f"{snapshot.rejected_rows:,} rejected",
+        f"{snapshot.state_entries:,}{bound} entries kept",
+    ]
+    if snapshot.waiting_rows:
+        parts.append(f"{snapshot.waiting_rows:,} rows waiting")
+    if snapshot.shed_rows:
+        missed, error = snapshot.missed_rows, 2 * snapshot.missed_error
+        share = snapshot.output_rows / max(snapshot.output_rows + missed, 1)
+        parts.append(f"{snapshot.shed_rows:,} shed")
+        parts.append(f"about {missed:,} ± {error:,.0f} results missed ({share:.1%} found)")
+    if snapshot.lookups:
+        ratio = snapshot.lookup_hits / snapshot.lookups
+        parts.append(f"{snapshot.lookups:,} look-ups, {ratio:.1%} from the cache")
+    return ", ".join(parts)
 
 
 def _counted(number: int, one: str, several: str) -> str:
