@@ -218,6 +218,17 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", help="the Spark cluster, by default this machine")
     parser.add_argument("--strict", action="store_true", help="end at the first malformed row")
     parser.add_argument("--query", type=int, metavar="K", help="which query of the file, from 1")
+    parser.add_argument(
+        "--memory",
+        type=int,
+        metavar="N",
+        help="run a query that is not bounded on N tuples, kept by a policy",
+    )
+    parser.add_argument(
+        "--policy",
+        metavar="NAME",
+        help="which tuples to keep: auto (by default), heeb, prob, lru, lfu, fifo, rand",
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -311,7 +322,7 @@ COMMANDS: dict[str, Command] = {
         "Print input on which an unbounded query's memory must grow, as JSON.", _witness_arguments, _witness
     ),
     "run": Command(
-        "Run a bounded query on Spark, in the memory that was proven enough.", _run_arguments, _run
+        "Run a query on Spark, in the memory that was proven enough or on a budget.", _run_arguments, _run
     ),
     "lab": Command("Run an experiment on what to keep: a table and a picture.", _lab_arguments, _lab),
     "demo": Command("Show what Millpond does, on the examples of its first paper.", _demo_arguments, _demo),

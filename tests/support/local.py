@@ -39,7 +39,7 @@ def arrow_table(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist([dict(r) for r in rows], schema=schema)
 
 
-class _MapState:
+class FakeState:
     """What the operator uses of Spark's map state."""
 
     def __init__(self) -> None:
@@ -52,11 +52,11 @@ class _MapState:
         self.values[key] = value
 
 
-class _Handle:
-    def __init__(self, state: _MapState) -> None:
+class FakeHandle:
+    def __init__(self, state: FakeState) -> None:
         self._state = state
 
-    def getMapState(self, *_: Any) -> _MapState:
+    def getMapState(self, *_: Any) -> FakeState:
         return self._state
 
 
@@ -72,7 +72,7 @@ class Local:
         self.query = plan.query
         self.compiled = compile_plan(plan, native_sets=False, cutting=cutting)
         self.types = types
-        self.shards: dict[int, _MapState] = {}
+        self.shards: dict[int, FakeState] = {}
         self.entries = 0
         self.emitted: Counter[tuple[Any, ...]] = Counter()
         self.groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -115,7 +115,7 @@ class Local:
 
     def _keep(self, shard: int, payloads: pd.DataFrame) -> None:
         keeper = Keeper(self.compiled.program, len(self.query.columns), self.types)
-        keeper.init(_Handle(self.shards.setdefault(shard, _MapState())))  # type: ignore[arg-type]
+        keeper.init(FakeHandle(self.shards.setdefault(shard, FakeState())))  # type: ignore[arg-type]
         for frame in keeper.handleInputRows((shard,), iter([payloads]), None):
             for row in pa.Table.from_pandas(frame, preserve_index=False).to_pylist():
                 if row["_kind"] == STATE:

@@ -11,7 +11,7 @@ import numpy as np
 from millpond.budget.policy import Candidates, Policy, R
 from millpond.stochastic.arrays import Floats, Ints
 from millpond.stochastic.lifetime import Fixed, ObservedLifetime, alpha_for
-from millpond.stochastic.models import Model
+from millpond.stochastic.models import Model, Trend
 from millpond.stochastic.scores import ScoreTable, heeb_table, valued_table, weighted
 
 # Average lifetimes for which an adaptive HEEB has a table: a fifth apart, from 1.2 to about 1,100 steps.
@@ -56,6 +56,19 @@ def joining(r: Model, s: Model, alpha: float) -> Tabled:
 def caching(r: Model, alpha: float) -> Tabled:
     """HEEB for caching what stream R refers to."""
     return Tabled(None, heeb_table(r, alpha, caching=True))
+
+
+def published_alpha(r: Model | None, s: Model | None, size: int) -> float:
+    """Alpha as section 5 chooses it for the kinds of the streams; None is a stream without a model.
+
+    Between trends a tuple is estimated to live while the line moves by twice the noise's deviation;
+    otherwise alpha is the size of the cache.
+    """
+    if isinstance(r, Trend) and isinstance(s, Trend):
+        speed = (abs(r.slope) + abs(s.slope)) / 2
+        lifetime = max(1.5, (r.noise.deviation + s.noise.deviation) / float(speed)) if speed else 1000.0
+        return alpha_for(lifetime)
+    return float(max(size, 1))
 
 
 def next_step(r: Model) -> Tabled:

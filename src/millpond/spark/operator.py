@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from millpond.spark.kinds import REJECTED, ROW, STATE
+from millpond.spark.kinds import MEASURE, REJECTED, ROW, STATE
 from millpond.synopsis.program import Program, TermProgram
 from millpond.synopsis.tables import Engine, SlotProgram, Synopsis
 
@@ -310,6 +310,11 @@ def one_row(kind: int, **values: int) -> pa.Table:
     """A single row of a kind."""
     columns = {"_kind": kind, "_weight": 1, **values}
     return pa.table({name: pa.array([value], TAIL[name]) for name, value in columns.items()})
+
+
+def measure_row(name: str, value: int) -> pa.Table:
+    """A measure of what the batch did."""
+    return one_row(MEASURE, _entries=value).append_column("_reason", pa.array([name]))
 
 
 def _rejected_rows(table: pa.Table) -> pa.Table:

@@ -16,9 +16,11 @@ from millpond.query.model import And, Comparison, Condition, Literal, Op, Or, Qu
 RESERVED = ("_kind", "_note", "_revision", "_retracted")
 
 
-def refuse_unless_runnable(verdict: Verdict) -> None:
-    """Raise what keeps a query from being run: no proof of a bound, no source of rows, a name in the way."""
-    if verdict.outcome != BOUNDED:
+def refuse_unless_runnable(verdict: Verdict, memory: int | None = None) -> None:
+    """Raise what keeps a query from being run: neither a bound nor a budget, no source, a name in the way."""
+    if memory is not None and memory < 1:
+        raise MillpondError(f"a budget of {memory} tuples keeps nothing", remedy="give at least 1")
+    if verdict.outcome != BOUNDED and memory is None:
         raise _not_bounded(verdict)
     for table in verdict.query.tables.values():
         if table.source is None:
@@ -36,13 +38,14 @@ def refuse_unless_runnable(verdict: Verdict) -> None:
 
 def _not_bounded(verdict: Verdict) -> NotBoundedError:
     message = f"the query is {verdict.outcome}, so it is not run"
+    budget = "with --memory N it runs on the N tuples expected to be of most use, and says what it may miss"
     if verdict.outcome != UNBOUNDED:
-        return NotBoundedError(message, verdict.explain(), "only a query with a proven bound is run")
+        return NotBoundedError(message, verdict.explain(), budget)
     if bounds := _bounds_that_help(verdict):
         remedy = f"with {' AND '.join(bounds)} in WHERE (or other constants) it would be bounded"
     else:
         remedy = "bound the columns named below by constants in WHERE"
-    return NotBoundedError(message, verdict.explain(), remedy)
+    return NotBoundedError(message, verdict.explain(), f"{remedy}; {budget}")
 
 
 def _bounds_that_help(verdict: Verdict) -> list[str]:

@@ -1,4 +1,4 @@
-"""A bounded query as a job, from the file to the last row written.
+"""A query as a job, from the file to the last row written.
 
 file → verdict → session → sources → frame → sink, until the input ends or the user ends it.
 """
@@ -16,9 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millpond.analysis.check import check
-from millpond.analysis.verdict import Verdict
+from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.errors import MillpondError, RunError
 from millpond.query.parse import read_text
+from millpond.shedding.worth import Choice
 from millpond.spark.checkpoint import Folders
 from millpond.spark.failure import cause_of
 from millpond.spark.files import Files
@@ -45,24 +46,32 @@ def run(
     master: str | None = None,
     strict: bool = False,
     query: int | None = None,
+    memory: int | None = None,
+    policy: str | None = None,
     report: Callable[[Snapshot], None] = lambda snapshot: None,
 ) -> Snapshot:
     """Run a query of a file (``query`` counts from 1); what comes back is how it ended, done or stopped.
+
+    A query that is not bounded runs with at most ``memory`` tuples kept by a ``policy``.
 
     Raises RunError if the run fails, another MillpondError if it cannot begin, and KeyboardInterrupt if the
     user does not wait for the current batch.  ``report`` is called a few times a second.
     """
     began = time.monotonic()
     verdict = _verdict(file, query)
-    refuse_unless_runnable(verdict)
-    bound = verdict.state.entries
+    if policy is not None and memory is None:
+        raise MillpondError("a policy chooses what a budget keeps", remedy="give --memory N too")
+    choice = Choice(policy or "auto")
+    refuse_unless_runnable(verdict, memory)
+    budget = None if verdict.outcome == BOUNDED or memory is None else Budget(memory, choice)
+    bound = verdict.state.entries if budget is None else budget.memory
 
     def work(stop: Stop) -> Snapshot:
         report(Snapshot(Phase.STARTING, state_bound=bound))
         try:
             with open_session(master) as spark:
                 folder = Path(file).resolve().parent
-                job = _prepared(spark, verdict, folder, output, checkpoint, format, strict)
+                job = _prepared(spark, verdict, budget, folder, output, checkpoint, format, strict)
                 tally = Tally(bound, job.scans(), began)
                 watch = _Watch(job, tally, log, stop)
                 ended = watch.until_it_ends(once, report)
@@ -90,6 +99,14 @@ def _verdict(file: str, number: int | None) -> Verdict:
 
 
 # --- starting ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many tuples may be kept, and who chooses them."""
+
+    memory: int
+    choice: Choice
 
 
 @dataclass(frozen=True)
@@ -125,6 +142,7 @@ class _Job:
 def _prepared(
     spark: SparkSession,
     verdict: Verdict,
+    budget: Budget | None,
     folder: Path,
     output: str,
     checkpoint: str | None,
@@ -133,6 +151,7 @@ def _prepared(
 ) -> _Job:
     """Everything up to the start.  The folders are looked at first and claimed last."""
     from millpond.spark.enriched import build_enriched, is_enriched, unreadable_rows
+    from millpond.spark.shedding import build_shedding
     from millpond.spark.source import open_source
     from millpond.spark.stream import build
     from millpond.spark.timed import build_timed
@@ -145,7 +164,9 @@ def _prepared(
     continued = folders.check(query)
     sources = {name: open_source(spark, table, folder, strict) for name, table in query.tables.items()}
     endings = None
-    if verdict.timed is not None and is_enriched(query):
+    if budget is not None:
+        built = build_shedding(spark, query, budget.memory, budget.choice, sources)
+    elif verdict.timed is not None and is_enriched(query):
         built = build_enriched(spark, query, sources)
     elif verdict.timed is not None:
         endings = f"{checkpoint}/{_ENDINGS}"

@@ -103,6 +103,14 @@ class Identifier:
             self._learn(waiting[start : start + BLOCK])
         self._waiting = waiting[full:]
 
+    def skip(self, count: int) -> None:
+        """Go on after ``count`` values that were not seen; those before them say nothing of their order."""
+        self._next += len(self._waiting) + count
+        self._values, self._waiting = self._values[:0], self._waiting[:0]
+        self._learned = self._since = self._next
+        self._sum = 0.0
+        self._found = None
+
     def _learn(self, block: Ints) -> None:
         failing = self._watch(block)
         self._values = np.concatenate([self._values, block])[-REMEMBERED:]

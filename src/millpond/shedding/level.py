@@ -1,0 +1,246 @@
+"""One binary join on its way through a batch: what it finds, what it misses, and what it could keep."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.shedding.missed import Estimate, Shed, pairs_of, reservoir
+from millpond.shedding.program import Kind, LevelProgram, SideProgram
+from millpond.shedding.worth import COUNTERS, Tuples, Worth
+from millpond.stochastic.arrays import Bools, Floats, Ints
+from millpond.synopsis.tables import Engine
+
+# The tuples of what was shed that stand for all of it, where the condition is more than equal values.
+SAMPLE = 1024
+# What is known of a tuple besides its columns: its value, when it came and was last used, how often.
+_TAIL = [("came", pa.float64()), ("used", pa.float64()), ("uses", pa.int64())]
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """The rows of a leaf in a batch, in the order of the stream.
+
+    ``rows`` are those of this shard, ``places`` their places among the ``count`` of the whole stream, and
+    ``recent`` the values of its last ones.
+    """
+
+    rows: pa.Table
+    places: Ints
+    count: int
+    recent: Ints | Floats
+
+
+def side_schema(level: LevelProgram, side: SideProgram) -> pa.Schema:
+    number = pa.float64() if level.kind is Kind.BAND else pa.int64()
+    return pa.schema([*side.schema, ("v", number), *_TAIL])
+
+
+def is_sampled(level: LevelProgram) -> bool:
+    """What was shed is known by a sample of it."""
+    return level.kind in (Kind.BAND, Kind.NOTHING)
+
+
+class LevelWork:
+    """One binary join on its way through a batch."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        level: LevelProgram,
+        worth: Worth,
+        shards: int,
+        tables: dict[str, pa.Table],
+        known: Mapping[str, bytes],
+    ) -> None:
+        self.level = level
+        self._engine = engine
+        self._worth = worth
+        self._tables = tables
+        self._sides = (level.left, level.right)
+        self._schemas = [side_schema(level, side) for side in self._sides]
+        self._shed = [Shed(max(1, COUNTERS // shards)) for _ in self._sides]
+        self._clock = 0.0
+        self._counts = {"found": 0, "pairs": 0, "left": 0}
+        self._shed_counts = [0, 0]
+        self.missed = Estimate()
+        self.candidates: list[pa.Table] = []
+        self._load(known)
+
+    # --- a batch -----------------------------------------------------------------------------------
+
+    def valued(self, found: pa.Table) -> Arrivals:
+        """Results of the level below as arrivals of this one."""
+        values = self._values(self.level.left, found)
+        count = found.num_rows
+        return Arrivals(found, np.arange(count), count, values[-SAMPLE:])
+
+    def joined(self, left: Arrivals, right: Arrivals, outputs: str) -> pa.Table:
+        """The results of the batch, and the candidates for keeping."""
+        arrivals = (left, right)
+        span = float(max(left.count, right.count))
+        old = [
+            self._tables.get(s.name, schema.empty_table())
+            for s, schema in zip(self._sides, self._schemas, strict=True)
+        ]
+        new = [self._entered(i, each, span) for i, each in enumerate(arrivals)]
+        values = [table.column("v").to_numpy() for table in new]
+        found = self._pairs(outputs, old, new)
+        self._count(old, new, found.num_rows)
+        self.missed = self._estimated(values, new)
+        old = [self._used(i, table, values[1 - i]) for i, table in enumerate(old)]
+        for i, each in enumerate(arrivals):
+            self._worth.partners[i].observe(values[i], each.recent, each.count)
+        self._clock += span
+        self.candidates = [pa.concat_tables(pair) for pair in zip(old, new, strict=True)]
+        return found
+
+    def _kept(self, side: int) -> pa.Table:
+        return self._tables.get(self._sides[side].name, self._schemas[side].empty_table())
+
+    def _entered(self, side: int, arrivals: Arrivals, span: float) -> pa.Table:
+        """New rows as tuples that may be kept."""
+        rows = arrivals.rows.select(self._sides[side].schema.names)
+        count = rows.num_rows
+        came = self._clock + (arrivals.places + 1) * (span / max(arrivals.count, 1)) - 1
+        values = pa.array(self._values(self._sides[side], arrivals.rows), self._schemas[side].field("v").type)
+        columns = [*rows.columns, values, pa.array(came, pa.float64()), pa.array(came, pa.float64())]
+        return pa.table([*columns, pa.array(np.zeros(count, np.int64))], schema=self._schemas[side])
+
+    def _values(self, side: SideProgram, rows: pa.Table) -> Ints | Floats:
+        found: Ints = (
+            self._engine.query(f"SELECT {side.value} AS v FROM rows", {"rows": rows}).column("v").to_numpy()
+        )
+        return found
+
+    def _pairs(self, outputs: str, old: Sequence[pa.Table], new: Sequence[pa.Table]) -> pa.Table:
+        """Results with at least one new tuple."""
+        tables = {
+            "left_old": old[0],
+            "left_new": new[0],
+            "right_new": new[1],
+            "right_all": pa.concat_tables([old[1], new[1]]),
+        }
+        where = self.level.condition
+        return self._engine.query(
+            f"SELECT {outputs} FROM left_new l, right_all r WHERE {where} "
+            f"UNION ALL SELECT {outputs} FROM left_old l, right_new r WHERE {where}",
+            tables,
+        )
+
+    def _used(self, side: int, old: pa.Table, partners: Ints | Floats) -> pa.Table:
+        """Kept tuples, with the uses that equal values give them."""
+        if self.level.kind not in (Kind.NUMBER, Kind.HASH) or not old.num_rows or not len(partners):
+            return old
+        values, counts = np.unique(partners, return_counts=True)
+        own = old.column("v").to_numpy()
+        at = np.minimum(np.searchsorted(values, own), len(values) - 1)
+        hit = values[at] == own
+        used = np.where(hit, self._clock, old.column("used").to_numpy())
+        uses = old.column("uses").to_numpy() + np.where(hit, counts[at], 0)
+        columns = dict(zip(old.column_names, old.columns, strict=True))
+        return pa.table(columns | {"used": pa.array(used), "uses": pa.array(uses)}, schema=old.schema)
+
+    # --- what it found and missed -------------------------------------------------------------------
+
+    def _count(self, old: Sequence[pa.Table], new: Sequence[pa.Table], found: int) -> None:
+        self._counts["found"] += found
+        self._counts["left"] += new[0].num_rows
+        if self.level.kind in (Kind.NUMBER, Kind.HASH) and not self.level.exact:
+            one, other, before, after = (
+                table.column("v").to_numpy() for table in (new[0], new[1], old[0], old[1])
+            )
+            self._counts["pairs"] += pairs_of(one, np.concatenate([after, other])) + pairs_of(before, other)
+
+    @property
+    def fan_out(self) -> float:
+        """Results for a tuple that comes from the level below."""
+        return self._counts["found"] / self._counts["left"] if self._counts["left"] else 1.0
+
+    def _estimated(self, values: Sequence[Ints | Floats], new: Sequence[pa.Table]) -> Estimate:
+        if is_sampled(self.level):
+            return self._sampled_pairs(0, new[1]) + self._sampled_pairs(1, new[0])
+        pairs = self._shed[0].pairs(values[1]) + self._shed[1].pairs(values[0])  # type: ignore[arg-type]
+        if self.level.exact:
+            return pairs
+        passing = (self._counts["found"] + 1) / (self._counts["pairs"] + 1)
+        return pairs.times(min(passing, 1.0))
+
+    def _sampled_pairs(self, side: int, arrived: pa.Table) -> Estimate:
+        sample = self._tables.get(f"{self._sides[side].name}_shed")
+        if sample is None or not sample.num_rows or not arrived.num_rows:
+            return Estimate()
+        weight = self._shed_counts[side] / sample.num_rows
+        left, right = (sample, arrived) if side == 0 else (arrived, sample)
+        numbered = "row_number() OVER () AS number"
+        letter = "lr"[side]
+        tables = {"a": left, "b": right}
+        sources = {"l": "a", "r": "b"}
+        sources[letter] = f"(SELECT {numbered}, * FROM {sources[letter]})"
+        text = (
+            f"SELECT coalesce(sum(c), 0) AS s, coalesce(sum(c * c), 0) AS q FROM (SELECT count(*) AS c "
+            f"FROM {sources['l']} l, {sources['r']} r WHERE {self.level.condition} GROUP BY {letter}.number)"
+        )
+        found = self._engine.query(text, tables).to_pylist()[0]
+        return Estimate(weight * float(found["s"]), weight * max(weight - 1, 0.0) * float(found["q"]))
+
+    # --- keeping -------------------------------------------------------------------------------------
+
+    def scores(self, rng: np.random.Generator) -> list[Floats]:
+        return [
+            self._worth.scores(
+                side,
+                Tuples(*(table.column(name).to_numpy() for name in ("v", "came", "used", "uses"))),
+                rng,
+                self._clock,
+            )
+            for side, table in enumerate(self.candidates)
+        ]
+
+    def keep(self, stays: Sequence[Bools], rng: np.random.Generator) -> None:
+        for side, (table, chosen) in enumerate(zip(self.candidates, stays, strict=True)):
+            name = self._sides[side].name
+            if chosen.all():
+                self._tables[name] = table
+                continue
+            gone = table.filter(pa.array(~chosen))
+            self._tables[name] = table.filter(pa.array(chosen))
+            if is_sampled(self.level):
+                self._sample(side, gone, rng)
+            else:
+                self._shed[side].add(gone.column("v").to_numpy())
+            self._shed_counts[side] += gone.num_rows
+
+    def _sample(self, side: int, gone: pa.Table, rng: np.random.Generator) -> None:
+        name = f"{self._sides[side].name}_shed"
+        sample = self._tables.get(name, gone.schema.empty_table())
+        places, chosen = reservoir(rng, SAMPLE, self._shed_counts[side], sample.num_rows, gone.num_rows)
+        size = max(sample.num_rows, int(places.max()) + 1 if len(places) else 0)
+        source = np.arange(size)
+        source[places] = sample.num_rows + chosen
+        self._tables[name] = pa.concat_tables([sample, gone]).take(pa.array(source))
+
+    # --- what was learned ----------------------------------------------------------------------------
+
+    def learned(self) -> dict[str, bytes]:
+        name = self.level.left.name
+        counts = {"clock": self._clock, "counts": self._counts, "shed": self._shed_counts}
+        known = {f"{name}/counts": json.dumps(counts).encode()}
+        for side, (shed, partner) in enumerate(zip(self._shed, self._worth.partners, strict=True)):
+            known[f"{name}/{side}/shed"] = shed.state()
+            known |= {f"{name}/{side}/{key}": data for key, data in partner.state().items()}
+        return known
+
+    def _load(self, known: Mapping[str, bytes]) -> None:
+        name = self.level.left.name
+        if f"{name}/counts" not in known:
+            return
+        counts = json.loads(known[f"{name}/counts"])
+        self._clock, self._counts, self._shed_counts = counts["clock"], counts["counts"], counts["shed"]
+        for side, (shed, partner) in enumerate(zip(self._shed, self._worth.partners, strict=True)):
+            shed.load(known[f"{name}/{side}/shed"])
+            partner.load({key: known[f"{name}/{side}/{key}"] for key in ("known", "frequencies")})

@@ -1,0 +1,112 @@
+"""A query under a budget as a streaming DataFrame: streams meet relations, and are dealt out to shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millpond.query.model import Occurrence, Query, Ref
+from millpond.shedding.compile import compile_shedding
+from millpond.shedding.plan import Leaf, shedding_plan
+from millpond.shedding.program import SheddingProgram
+from millpond.shedding.worth import Choice
+from millpond.spark.operator import PARTIAL_SCHEMA
+from millpond.spark.shedding_operator import ORDER, PLACE, Deal, Shedder
+from millpond.spark.source import REASON, RECORD, Source
+from millpond.spark.stream import (
+    Built,
+    Sources,
+    duckdb_types,
+    extra_columns,
+    kept_by,
+    result_schema,
+)
+from millpond.synopsis.sqltext import Dialect
+
+
+def build_shedding(
+    spark: SparkSession, query: Query, memory: int, choice: Choice, sources: Mapping[str, Source]
+) -> Built:
+    """The query over its sources, with at most ``memory`` tuples kept."""
+    plan = shedding_plan(query)
+    schema = result_schema(spark, query)
+    types = duckdb_types(schema)
+    program = compile_shedding(plan, memory, Dialect.SPARK, types)
+    opened = Sources({name: source for name, source in sources.items() if query.tables[name].streaming})
+    relations = {
+        name: source.good.persist() for name, source in sources.items() if not query.tables[name].streaming
+    }
+    leaves = [leaf for select in plan.selects for leaf in select.leaves]
+    dealt = [_dealt(program, number, leaf, opened, relations) for number, leaf in enumerate(leaves)]
+    extra = extra_columns(program.aggregate, program.retracts)
+    keeper = Shedder(program, choice, len(schema), types)
+    frame = kept_by(keeper, dealt, schema, extra)
+    partitions = 1 if program.shards == 1 else None
+    return Built(frame, (*schema.names, *extra), stateful=True, partitions=partitions)
+
+
+def _dealt(
+    program: SheddingProgram,
+    number: int,
+    leaf: Leaf,
+    sources: Sources,
+    relations: Mapping[str, DataFrame],
+) -> DataFrame:
+    """The rows of a leaf, on their way to the shards; rejected ones go with them, past the relations."""
+    source, owed = sources.take(leaf.stream.table.name)
+    text = program.leaves[number]
+    frame = _ordered(source, leaf.stream)
+    if not owed:
+        good = frame.where(f"{REASON} IS NULL") if source.rejects else frame
+        return _taken(_with_relations(good, leaf, relations), program, number, text.where)
+    if not leaf.relations:
+        return _taken(frame, program, number, f"{REASON} IS NOT NULL OR {text.where}", rejects=True)
+    good = _with_relations(frame.where(f"{REASON} IS NULL"), leaf, relations)
+    bad = frame.where(f"{REASON} IS NOT NULL")
+    for relation in leaf.relations:  # so that it has the same columns
+        nothing = relations[relation.table.name].limit(0)
+        bad = bad.join(_prefixed(nothing, relation), F.lit(True), "left")
+    return _taken(good, program, number, text.where).unionAll(
+        _taken(bad, program, number, "TRUE", rejects=True)
+    )
+
+
+def _ordered(source: Source, stream: Occurrence) -> DataFrame:
+    """The stream under the names of its occurrence, each row with its place: its time, or the task's number.
+
+    Within a task, rows come in the order in which they were written.
+    """
+    time = stream.table.time
+    place = (
+        F.spark_partition_id().cast("bigint")
+        if time is None
+        else F.coalesce(F.unix_micros(F.col(Dialect.SPARK.name_of(time))), F.lit(0))
+    )
+    rejected = [F.col(REASON), F.col(RECORD)] if source.rejects else []
+    return _prefixed(source.frame, stream, place.alias(ORDER), *rejected)
+
+
+def _with_relations(frame: DataFrame, leaf: Leaf, relations: Mapping[str, DataFrame]) -> DataFrame:
+    return reduce(DataFrame.crossJoin, (_prefixed(relations[o.table.name], o) for o in leaf.relations), frame)
+
+
+def _prefixed(frame: DataFrame, occurrence: Occurrence, *more: Column) -> DataFrame:
+    """The columns of an occurrence under names of their own."""
+    columns = [Ref(occurrence.alias, c.name) for c in occurrence.table.columns]
+    named = (F.col(Dialect.SPARK.name_of(r.column)).alias(str(r)) for r in columns)
+    return frame.select(*named, *more)
+
+
+def _taken(
+    frame: DataFrame, program: SheddingProgram, number: int, where: str, rejects: bool = False
+) -> DataFrame:
+    """What is needed of the rows that matter, dealt out."""
+    leaf = program.leaves[number]
+    rejected = (REASON, RECORD) if rejects else ()
+    columns = [F.expr(text).alias(name) for name, text in leaf.columns]
+    shard = F.expr(leaf.shard).cast("int").alias(PLACE)
+    taken = frame.where(F.expr(where)).select(*columns, ORDER, shard, *rejected)
+    return taken.mapInArrow(Deal(program, number, *rejected).__call__, PARTIAL_SCHEMA)

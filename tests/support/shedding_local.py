@@ -1,0 +1,109 @@
+"""The operator for queries under a budget without Spark: DuckDB takes the rows, a dictionary is the state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from millpond.query.model import Query
+from millpond.shedding.compile import compile_shedding
+from millpond.shedding.plan import shedding_plan
+from millpond.shedding.worth import Choice
+from millpond.spark.kinds import MEASURE, ROW, STATE
+from millpond.spark.shedding_operator import ORDER, PLACE, Deal, Shedder
+from millpond.synopsis.sqltext import Dialect
+from millpond.synopsis.tables import Engine
+from tests.support.local import FakeHandle, FakeState, arrow_table
+
+Batch = Sequence[tuple[str, Mapping[str, Any]]]
+
+
+class LocalShedding:
+    """Feeds batches of rows under a budget, and keeps what was emitted, held, shed and missed."""
+
+    def __init__(
+        self, query: Query, memory: int, choice: Choice | None = None, shards: int | None = None
+    ) -> None:
+        self.query = query
+        plan = shedding_plan(query)
+        if shards is not None and not plan.divisible:
+            shards = 1
+        self.program = compile_shedding(plan, memory, Dialect.DUCKDB, shards=shards)
+        self.leaves = [leaf for select in plan.selects for leaf in select.leaves]
+        self.shedder = Shedder(self.program, choice or Choice(), len(query.columns), None)
+        self.states: dict[int, FakeState] = {}
+        self.emitted: Counter[tuple[Any, ...]] = Counter()
+        self.groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self.last: list[dict[str, Any]] = []
+        self.measures: Counter[str] = Counter()
+        self.entries = 0
+        self._engine = Engine()
+        self._order = 0
+
+    def add(self, batch: Batch, tasks: int = 1) -> None:
+        """A micro-batch; the rows of each stream, in order, come from so many tasks."""
+        frames: list[pd.DataFrame] = []
+        for number, leaf in enumerate(self.leaves):
+            rows = [row for name, row in batch if name == leaf.stream.table.name]
+            size = -(-len(rows) // tasks) or 1
+            for start in range(0, max(len(rows), 1), size):
+                taken = self._taken(number, rows[start : start + size])
+                frames += [part.to_pandas() for part in Deal(self.program, number)(taken)]
+        self.entries, self.last = 0, []
+        for shard, payloads in pd.concat(frames).groupby("shard"):
+            self._answer(int(shard), payloads)
+
+    def _taken(self, number: int, rows: Sequence[Mapping[str, Any]]) -> list[pa.RecordBatch]:
+        leaf, text = self.leaves[number], self.program.leaves[number]
+        table = arrow_table(leaf.stream.table, rows)
+        table = table.rename_columns([f"{leaf.stream.alias}.{name}" for name in table.column_names])
+        order = pa.array(range(self._order, self._order + len(rows)), pa.int64())
+        self._order += len(rows)
+        columns = ", ".join(f"{sql} AS {name}" for name, sql in (*text.columns, (PLACE, text.shard)))
+        taken = self._engine.query(
+            f"SELECT {columns}, {ORDER} FROM rows WHERE {text.where}",
+            {"rows": table.append_column(ORDER, order)},
+        )
+        return list(taken.to_batches())
+
+    def _answer(self, shard: int, payloads: pd.DataFrame) -> None:
+        self.shedder.init(FakeHandle(self.states.setdefault(shard, FakeState())))  # type: ignore[arg-type]
+        for frame in self.shedder.handleInputRows((shard,), iter([payloads]), None):
+            for row in pa.Table.from_pandas(frame, preserve_index=False).to_pylist():
+                match row["_kind"]:
+                    case 0:
+                        self._emit(row)
+                    case 2:
+                        self.entries += row["_entries"]
+                    case 4:
+                        self.measures[row["_reason"]] += row["_entries"]
+        assert (ROW, STATE, MEASURE) == (0, 2, 4)
+
+    def _emit(self, row: Mapping[str, Any]) -> None:
+        values = tuple(row[f"o{i}"] for i in range(len(self.query.columns)))
+        self.last.append({**row, "values": values})
+        groups = self.program.terms[0].groups
+        if groups is None:
+            self.emitted[values] += row["_weight"]
+            return
+        key = self._key(values)
+        self.groups.pop(key, None)
+        if not row["_retracted"]:
+            self.groups[key] = values
+
+    def _key(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The group of a row: the columns of the select list that are grouped by."""
+        select = self.query.selects[0]
+        return tuple(
+            value
+            for value, item in zip(values, select.items, strict=True)
+            if item.expression in (select.group_by or ())
+        )
+
+    def answer(self) -> Counter[tuple[Any, ...]]:
+        """All rows emitted so far; of groups the latest."""
+        return +self.emitted + Counter(self.groups.values())
