@@ -11,7 +11,7 @@ import pyarrow as pa
 from millpond.query.domains import Domain, Family, SqlType
 from millpond.query.evaluate import aggregates_of, is_aggregate, refs, substituted, substituted_condition
 from millpond.query.model import TRUE, Aggregate, Expr, Ref, Select
-from millpond.shedding.plan import Leaf, Level, SelectPlan, SheddingPlan, TermPlan, is_whole
+from millpond.shedding.plan import Band, Leaf, Level, SelectPlan, SheddingPlan, TermPlan, is_whole
 from millpond.shedding.program import (
     ONE,
     GroupProgram,
@@ -30,6 +30,7 @@ from millpond.synopsis.tables import Engine
 # A shard is worth its overhead if it keeps at least so many tuples; there are never more than so many.
 TUPLES_A_SHARD = 8192
 MOST_SHARDS = 8
+NO_VALUE = "CAST(0 AS BIGINT)"
 _ARROW = {
     "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(),
     "BIGINT": pa.int64(), "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "STRING": pa.string(),
@@ -123,7 +124,7 @@ class _SelectCompiler:
     @staticmethod
     def _leaf_value(number: int, levels: Sequence[LevelProgram]) -> str:
         if not levels:
-            return "0"
+            return NO_VALUE
         return levels[0].left.value if number == 0 else levels[number - 1].right.value
 
     def items(self, types: Sequence[str] | None) -> str:
@@ -184,9 +185,19 @@ class _SelectCompiler:
         ):
             columns = [ref for ref in self._of(aliases) if ref in needed_later]
             schema = self._schema(columns).serialize().to_pybytes()
-            sides.append(SideProgram(f"{self.name}{side}{number}", value, schema))
+            place = self._place(level.window, right=side == "r")
+            sides.append(SideProgram(f"{self.name}{side}{number}", value, place, schema))
         condition = condition_sql(level.condition, self.across(level), Dialect.DUCKDB)
-        return LevelProgram(sides[0], sides[1], kind, condition, level.exact, self._is_whole(level), *limits)
+        return LevelProgram(
+            sides[0],
+            sides[1],
+            kind,
+            condition,
+            level.exact,
+            self._is_whole(level),
+            level.window is not None,
+            *limits,
+        )
 
     def _is_whole(self, level: Level) -> bool:
         pairs = level.equal if level.band is None else ((level.band.left, level.band.right),)
@@ -198,11 +209,11 @@ class _SelectCompiler:
         return frozenset(shown | set(select.group_by or ()) | refs(select.having))
 
     def _values(self, level: Level) -> tuple[Kind, tuple[str, str], tuple[float | None, float | None]]:
-        none = (None, None)
+        limits = _limits(level.window or level.band)
         type_of = self.plan.select.type_of
         if len(level.equal) == 1 and all(is_whole(type_of(ref)) for ref in level.equal[0]):
             left, right = (_number(self.plain(ref), type_of(ref), "BIGINT") for ref in level.equal[0])
-            return Kind.NUMBER, (left, right), none
+            return Kind.NUMBER, (left, right), limits
         if level.equal:
             texts = []
             for side in (0, 1):
@@ -211,15 +222,27 @@ class _SelectCompiler:
                     for pair in level.equal
                 ]
                 texts.append(f"CAST(hash({', '.join(columns)}) >> 1 AS BIGINT)")
-            return Kind.HASH, (texts[0], texts[1]), none
+            return Kind.HASH, (texts[0], texts[1]), limits
         if level.band is not None:
             band = level.band
             left, right = (
                 _number(self.plain(ref), type_of(ref), "DOUBLE") for ref in (band.left, band.right)
             )
-            low, high = (None if x is None else float(x) for x in (band.low, band.high))
-            return Kind.BAND, (left, right), (low, high)
-        return Kind.NOTHING, ("0", "0"), none
+            return Kind.BAND, (left, right), limits
+        return Kind.NOTHING, (NO_VALUE, NO_VALUE), limits
+
+    def _place(self, window: Band | None, right: bool) -> str:
+        if window is None:
+            return "CAST(0 AS DOUBLE)"
+        ref = window.right if right else window.left
+        return _number(self.plain(ref), self.plan.select.type_of(ref), "DOUBLE")
+
+
+def _limits(band: Band | None) -> tuple[float | None, float | None]:
+    if band is None:
+        return None, None
+    low, high = (None if x is None else float(x) for x in (band.low, band.high))
+    return low, high
 
 
 def prefixed(dialect: Dialect) -> Callable[[Ref], str]:

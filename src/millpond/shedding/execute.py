@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from millpond.shedding.filter import filter_for
 from millpond.shedding.level import Arrivals, LevelWork, is_sampled, side_schema
+from millpond.shedding.market import Market
 from millpond.shedding.missed import Estimate
 from millpond.shedding.program import LeafProgram, SelectProgram, SheddingProgram, TermProgram
 from millpond.shedding.top import GroupWork, SetWork, held_groups_schema
@@ -23,7 +24,7 @@ from millpond.synopsis.tables import Engine
 
 # At most this part of the budget is for rows of sets and for groups on top of a join.
 ON_TOP = 0.5
-LEARNED = "learned"
+LEARNED, MARKET = "learned", "market"
 _LEARNED_SCHEMA = pa.schema([("name", pa.string()), ("data", pa.binary())])
 # Rows of a task on their way: the rows, their places in the task, their number, and the last values.
 Part = tuple[pa.Table, Ints, int, Ints | Floats]
@@ -47,25 +48,28 @@ def state_shapes(program: SheddingProgram) -> dict[str, pa.Schema]:
 
 
 class Work:
-    """The state of one shard on its way through a batch; ``share`` is its part of the budget."""
+    """The state of one shard on its way through a batch."""
 
     def __init__(
         self,
         engine: Engine,
         program: SheddingProgram,
         choice: Choice,
-        share: int,
+        shard: int,
         tables: Mapping[str, pa.Table],
         batch: int,
     ) -> None:
         self._engine = engine
         self._program = program
-        self._share = share
         self._batch = batch
-        self._rng = np.random.default_rng([batch, share])
+        self._rng = np.random.default_rng([batch, shard])
         self._tables = dict(tables)
         learned = self._tables.pop(LEARNED, _LEARNED_SCHEMA.empty_table()).to_pydict()
         self._known: dict[str, bytes] = dict(zip(learned["name"], learned["data"], strict=True))
+        self._market = Market(program.memory, program.shards, len(program.leaves))
+        self._market.load(self._known.get(MARKET, b""))
+        self._share = int(self._market.shares[shard])
+        self._arrived = 0
         self._levels = [
             [self._level(select, number, choice) for number in range(len(select.levels))]
             for select in program.selects
@@ -76,7 +80,8 @@ class Work:
             if (top := self._top(f"t{number}", term)) is not None
         }
         self.shed = 0
-        self.missed = Estimate()
+        self._missed_before = self._missed_in_joins()
+        self._missed_on_top = Estimate()
 
     def _level(self, select: SelectProgram, number: int, choice: Choice) -> LevelWork:
         left = choice.models.get(select.leaves[0].stream) if number == 0 else None
@@ -101,6 +106,7 @@ class Work:
 
     def results(self, arrivals: Mapping[str, Arrivals]) -> Iterator[pa.Table]:
         """What the batch adds: columns ``o0 …``, ``w`` and ``retracted``."""
+        self._arrived = sum(each.count for each in arrivals.values())
         levels = iter(self._levels)
         for number, term in enumerate(self._program.terms):
             matches = [self._matches(select, next(levels), arrivals) for select in term.selects]
@@ -114,7 +120,7 @@ class Work:
         for name, top in self._tops.items():
             self._tables[name] = top.held
             self.shed += top.shed
-            self.missed += top.missed
+            self._missed_on_top += top.missed
         self._shrink()
 
     def _matches(
@@ -130,8 +136,20 @@ class Work:
             found = work.joined(left, right, outputs)
             if not last:
                 left = levels[number + 1].valued(found)
-        for number, work in enumerate(levels):
-            self.missed += work.missed.times(_fan_out(levels[number + 1 :]))
+        return found
+
+    @property
+    def missed(self) -> Estimate:
+        """What the batch missed, as far as can be told now."""
+        now, before = self._missed_in_joins(), self._missed_before
+        return self._missed_on_top + Estimate(now.value - before.value, now.variance - before.variance)
+
+    def _missed_in_joins(self) -> Estimate:
+        """In all: what a level misses would have met partners in the levels above."""
+        found = Estimate()
+        for levels in self._levels:
+            for number, work in enumerate(levels):
+                found += work.missed.times(_fan_out(levels[number + 1 :]))
         return found
 
     def _room_on_top(self) -> int:
@@ -162,6 +180,21 @@ class Work:
         for number, work in enumerate(works):
             work.keep(parts[2 * number : 2 * number + 2], self._rng)
 
+    def share_out(self, samples: Sequence[tuple[int, pa.Table]]) -> None:
+        """Share the budget out anew for the next batch, by samples of the keys of its leaves."""
+        if self._program.shards > 1 and any(self._levels):
+            self._market.observe(samples, self._arrived)
+            self._market.settle(self._expected)
+
+    def _expected(self, leaf: int, values: Ints) -> Floats | None:
+        """The partners that keys of a leaf can expect by the model of the other side, where there is one."""
+        for select, levels in zip(self._program.selects, self._levels, strict=True):
+            if leaf < len(select.leaves):
+                work, side = levels[max(0, leaf - 1)], min(leaf, 1)
+                return work.expected(side, values)
+            leaf -= len(select.leaves)
+        raise IndexError(leaf)
+
     # --- the state after the batch -----------------------------------------------------------------
 
     @property
@@ -170,7 +203,7 @@ class Work:
         return sum(table.num_rows for name, table in self._tables.items() if not name.endswith("_shed"))
 
     def state(self) -> dict[str, pa.Table]:
-        known: dict[str, bytes] = {"begun": b"1"}
+        known: dict[str, bytes] = {MARKET: self._market.state()}
         for work in (work for levels in self._levels for work in levels):
             known |= work.learned()
         known |= {name: top.filter.state() for name, top in self._tops.items()}

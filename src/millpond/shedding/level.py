@@ -17,8 +17,9 @@ from millpond.synopsis.tables import Engine
 
 # The tuples of what was shed that stand for all of it, where the condition is more than equal values.
 SAMPLE = 1024
-# What is known of a tuple besides its columns: its value, when it came and was last used, how often.
-_TAIL = [("came", pa.float64()), ("used", pa.float64()), ("uses", pa.int64())]
+# What is known of a tuple besides its columns and its value: where it stands in a sliding window, when it
+# came and was last used, how often.
+_TAIL = [("place", pa.float64()), ("came", pa.float64()), ("used", pa.float64()), ("uses", pa.int64())]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class LevelWork:
         self._clock = 0.0
         self._counts = {"found": 0, "pairs": 0, "left": 0}
         self._shed_counts = [0, 0]
-        self.missed = Estimate()
+        self.missed = Estimate()  # in all
         self.candidates: list[pa.Table] = []
         self._load(known)
 
@@ -91,10 +92,11 @@ class LevelWork:
         values = [table.column("v").to_numpy() for table in new]
         found = self._pairs(outputs, old, new)
         self._count(old, new, found.num_rows)
-        self.missed = self._estimated(values, new)
+        self.missed += self._estimated(values, new)
         old = [self._used(i, table, values[1 - i]) for i, table in enumerate(old)]
         for i, each in enumerate(arrivals):
-            self._worth.partners[i].observe(values[i], each.recent, each.count)
+            places = new[i].column("place").to_numpy()
+            self._worth.partners[i].observe(values[i], places, each.recent, each.count)
         self._clock += span
         self.candidates = [pa.concat_tables(pair) for pair in zip(old, new, strict=True)]
         return found
@@ -107,9 +109,17 @@ class LevelWork:
         rows = arrivals.rows.select(self._sides[side].schema.names)
         count = rows.num_rows
         came = self._clock + (arrivals.places + 1) * (span / max(arrivals.count, 1)) - 1
-        values = pa.array(self._values(self._sides[side], arrivals.rows), self._schemas[side].field("v").type)
-        columns = [*rows.columns, values, pa.array(came, pa.float64()), pa.array(came, pa.float64())]
-        return pa.table([*columns, pa.array(np.zeros(count, np.int64))], schema=self._schemas[side])
+        program = self._sides[side]
+        found = self._engine.query(
+            f"SELECT {program.value} AS v, {program.place} AS place FROM rows", {"rows": arrivals.rows}
+        )
+        columns = [*rows.columns, found.column("v"), found.column("place")]
+        stamps = [
+            pa.array(came, pa.float64()),
+            pa.array(came, pa.float64()),
+            pa.array(np.zeros(count, np.int64)),
+        ]
+        return pa.table([*columns, *stamps], schema=self._schemas[side])
 
     def _values(self, side: SideProgram, rows: pa.Table) -> Ints | Floats:
         found: Ints = (
@@ -158,8 +168,9 @@ class LevelWork:
 
     @property
     def fan_out(self) -> float:
-        """Results for a tuple that comes from the level below."""
-        return self._counts["found"] / self._counts["left"] if self._counts["left"] else 1.0
+        """Results that a tuple from the level below has, those that are missed too."""
+        found = self._counts["found"] + max(self.missed.value, 0.0)
+        return found / self._counts["left"] if self._counts["left"] else 1.0
 
     def _estimated(self, values: Sequence[Ints | Floats], new: Sequence[pa.Table]) -> Estimate:
         if is_sampled(self.level):
@@ -194,12 +205,16 @@ class LevelWork:
         return [
             self._worth.scores(
                 side,
-                Tuples(*(table.column(name).to_numpy() for name in ("v", "came", "used", "uses"))),
+                Tuples(*(table.column(name).to_numpy() for name in ("v", "place", "came", "used", "uses"))),
                 rng,
                 self._clock,
             )
             for side, table in enumerate(self.candidates)
         ]
+
+    def expected(self, side: int, values: Ints) -> Floats | None:
+        """The partners that values of a side can expect by a model; None without one."""
+        return self._worth.modelled(side, values, self._clock)
 
     def keep(self, stays: Sequence[Bools], rng: np.random.Generator) -> None:
         for side, (table, chosen) in enumerate(zip(self.candidates, stays, strict=True)):
@@ -228,7 +243,8 @@ class LevelWork:
 
     def learned(self) -> dict[str, bytes]:
         name = self.level.left.name
-        counts = {"clock": self._clock, "counts": self._counts, "shed": self._shed_counts}
+        missed = [self.missed.value, self.missed.variance]
+        counts = {"clock": self._clock, "counts": self._counts, "shed": self._shed_counts, "missed": missed}
         known = {f"{name}/counts": json.dumps(counts).encode()}
         for side, (shed, partner) in enumerate(zip(self._shed, self._worth.partners, strict=True)):
             known[f"{name}/{side}/shed"] = shed.state()
@@ -241,6 +257,7 @@ class LevelWork:
             return
         counts = json.loads(known[f"{name}/counts"])
         self._clock, self._counts, self._shed_counts = counts["clock"], counts["counts"], counts["shed"]
+        self.missed = Estimate(*counts["missed"])
         for side, (shed, partner) in enumerate(zip(self._shed, self._worth.partners, strict=True)):
             shed.load(known[f"{name}/{side}/shed"])
             partner.load({key: known[f"{name}/{side}/{key}"] for key in ("known", "frequencies")})

@@ -63,14 +63,16 @@ class Level:
     """The join of what came before (the left) with one more leaf (the right).
 
     ``condition`` is all that must hold between them, of which ``equal`` are equalities between a column of
-    either side; without any, ``band`` may tell which numbers match.
+    either side; without any, ``band`` may tell which numbers match.  Beside equalities, ``window`` is a band
+    too: where its columns rise with the streams, it is a sliding window.
     """
 
     right: Leaf
     condition: Condition
     equal: tuple[tuple[Ref, Ref], ...]
     band: Band | None
-    exact: bool  # the equalities, or the band, are all of the condition
+    window: Band | None
+    exact: bool  # the equalities are all of the condition
 
 
 @dataclass(frozen=True)
@@ -214,12 +216,10 @@ def _level(select: Select, joined: frozenset[str], right: Leaf, conditions: Sequ
         and _occurrences(c) <= joined | right.aliases
     ]  # fmt: skip
     equal = [pair for c in across if (pair := _equal_columns(c, joined)) is not None]
-    band = None if equal else _band(select, joined, across)
-    if equal:
-        exact = len(equal) == len(across)
-    else:
-        exact = band is not None and all(_limit(select, c, joined) is not None for c in across)
-    return Level(right, And(tuple(across)) if across else TRUE, tuple(equal), band, exact)
+    found = _band(select, joined, across)
+    band, window = (None, found) if equal else (found, None)
+    condition = And(tuple(across)) if across else TRUE
+    return Level(right, condition, tuple(equal), band, window, exact=len(equal) == len(across))
 
 
 def _equal_columns(condition: Condition, joined: frozenset[str]) -> tuple[Ref, Ref] | None:
@@ -238,6 +238,8 @@ def _band(select: Select, joined: frozenset[str], conditions: Iterable[Condition
     """The limits that comparisons of the first pair of columns set."""
     band: Band | None = None
     for condition in conditions:
+        if _equal_columns(condition, joined) is not None:
+            continue
         limit = _limit(select, condition, joined)
         if limit is None or (band is not None and (band.left, band.right) != (limit.left, limit.right)):
             continue

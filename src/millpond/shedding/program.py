@@ -44,10 +44,14 @@ class LeafProgram:
 
 @dataclass(frozen=True)
 class SideProgram:
-    """One side of a level: a store of tuples with the columns ``schema``, scored by the value ``value``."""
+    """One side of a level: a store of tuples with the columns ``schema``, scored by the value ``value``.
+
+    ``place`` is where a tuple stands in the sliding window, if there is one.
+    """
 
     name: str
     value: str
+    place: str
     schema_bytes: bytes
 
     @cached_property
@@ -62,7 +66,10 @@ class SideProgram:
 
 @dataclass(frozen=True)
 class LevelProgram:
-    """A binary join; ``condition`` is over ``l`` and ``r``, ``low`` and ``high`` are a band's limits."""
+    """A binary join; ``condition`` is over ``l`` and ``r``.
+
+    ``low`` and ``high`` are the limits of a band, or of a sliding window if ``windowed``.
+    """
 
     left: SideProgram
     right: SideProgram
@@ -70,6 +77,7 @@ class LevelProgram:
     condition: str
     exact: bool
     whole: bool  # the values are whole numbers
+    windowed: bool
     low: float | None = None
     high: float | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import exp
 
 import numpy as np
@@ -23,6 +23,8 @@ POLICIES = ("auto", "heeb", "prob", "lru", "lfu", "fifo", "rand")
 COUNTERS = 1 << 16
 # Frequencies follow the last arrivals, at least so many and so many times what can be kept.
 HORIZON, HORIZON_TIMES = 10_000, 10
+# Places rise if this share of neighbours does.
+RISING = 0.9
 # Values that range more widely at a time follow no model that is worth a table.
 WIDEST_RANGE = 20_000
 # The widest band of whole numbers over which the chances of a model are summed.
@@ -51,12 +53,37 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class Tuples:
-    """What is known of tuples on one side: values, when they came and were last used, and how often."""
+    """What is known of tuples on one side: values, places in a sliding window, when they came and were last
+    used, and how often."""
 
     value: Ints | Floats
+    place: Floats
     came: Floats
     used: Floats
     uses: Ints
+
+
+@dataclass(frozen=True)
+class Front:
+    """How far the places of a side have come, and how fast they rise; ``speed`` is 0 unless they do."""
+
+    reached: float | None = None
+    speed: float = 0.0
+
+    def after(self, places: Floats, arrived: int) -> Front:
+        """The front after a batch of ``arrived`` tuples, of which some were seen, with their ``places``."""
+        if len(places) < 2 or not arrived:
+            return self
+        rises = float((places[1:] >= places[:-1]).mean())
+        middle = len(places) // 2
+        climb = float(np.median(places[middle:]) - np.median(places[:middle])) * 2 / arrived
+        return Front(float(places.max()), climb if rises >= RISING and climb > 0 else 0.0)
+
+    def remaining(self, ends: Floats) -> Floats:
+        """The steps until the front has passed each end; for ever where it does not move."""
+        if self.reached is None or self.speed <= 0:
+            return np.full(len(ends), np.inf)
+        return (ends - self.reached) / self.speed
 
 
 class Partner:
@@ -74,6 +101,7 @@ class Partner:
         counted = level.kind in (Kind.NUMBER, Kind.HASH)
         self._frequencies = Frequencies(width if counted else 1, horizon)
         self._recent = np.empty(0, np.float64)
+        self.front = Front()
 
     @staticmethod
     def _modelled(level: LevelProgram, choice: Choice) -> bool:
@@ -88,12 +116,13 @@ class Partner:
         found = self._identifier.found if self._identifier is not None else None
         return None if found is None or isinstance(found.model, Stationary) else found.model
 
-    def observe(self, values: Ints | Floats, recent: Ints | Floats, arrived: int) -> None:
+    def observe(self, values: Ints | Floats, places: Floats, recent: Ints | Floats, arrived: int) -> None:
         """Learn the values that came here; of all that ``arrived`` in the stream, ``recent`` are the last."""
         if self._kind in (Kind.NUMBER, Kind.HASH):
             self._frequencies.observe(values)  # type: ignore[arg-type]
         elif self._kind is Kind.BAND:
             self._recent = np.concatenate([self._recent, recent])[-REMEMBERED:]
+        self.front = self.front.after(places, arrived)
         self.steps += arrived
         if self._identifier is not None and len(recent):
             if np.ptp(recent) > WIDEST_RANGE:
@@ -139,6 +168,7 @@ class Partner:
             "steps": self.steps,
             "last": self.last,
             "recent": self._recent.tolist(),
+            "front": asdict(self.front),
             "identifier": self._identifier.state() if self._identifier is not None else None,
         }
         return {"known": json.dumps(known).encode(), "frequencies": self._frequencies.state()}
@@ -147,6 +177,7 @@ class Partner:
         known = json.loads(state["known"])
         self.steps, self.last = known["steps"], known["last"]
         self._recent = np.array(known["recent"], np.float64)
+        self.front = Front(**known["front"])
         if self._identifier is not None and known["identifier"] is not None:
             self._identifier.load(known["identifier"])
         self._frequencies.load(state["frequencies"])
@@ -186,8 +217,25 @@ class Worth:
         partner = self.partners[1 - side]
         if self._choice.name == "prob":
             return partner.counts(tuples.value, low, high)
+        alpha = self._alpha_of(partner, clock)
+        found = partner.expected(tuples.value, alpha, low, high)
+        if self._level.windowed and high is not None:
+            # Section 7: what comes when the tuple has left the window does not count.
+            left = np.maximum(partner.front.remaining(tuples.place + high), 0.0)
+            found = found * -np.expm1(-left / alpha)
+        return found
+
+    def modelled(self, side: int, values: Ints, clock: float) -> Floats | None:
+        """What a side's values are worth by the model of their partners alone; None without one."""
+        partner = self.partners[1 - side]
+        if not self._choice.expects or partner.model is None:
+            return None
+        return partner.expected(values, self._alpha_of(partner, clock), None, None)
+
+    def _alpha_of(self, partner: Partner, clock: float) -> float:
+        """Alpha in steps of the partner, which may come faster or slower than the other side."""
         rate = partner.steps / clock if clock else 1.0
-        return partner.expected(tuples.value, max(self.alpha * rate, 0.05), low, high)
+        return max(self.alpha * rate, 0.05)
 
     @property
     def alpha(self) -> float:

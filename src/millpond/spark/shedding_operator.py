@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import floor
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from millpond.shedding.execute import Part, Work, leaf_arrivals, state_shapes
 from millpond.shedding.level import Arrivals
+from millpond.shedding.market import SAMPLE_SCHEMA, sampled
+from millpond.shedding.missed import Estimate
 from millpond.shedding.program import LeafProgram, SheddingProgram
 from millpond.shedding.worth import Choice
 from millpond.spark.kinds import MISSED, MISSED_VARIANCE, SHED, STATE
@@ -38,7 +41,6 @@ ORDER, PLACE = "_order", "_shard"
 # How many of a task's last values every shard is told.
 RECENT = 1000
 _LEAF = struct.Struct("<i")
-# In the state, beside its tables: results missed so far, as estimated and as reported, and the variance.
 _TOTALS = struct.Struct("<dqdq")
 
 
@@ -70,7 +72,7 @@ class Deal:
     def _dealt(self, leaf: LeafProgram, rows: pa.Table | None) -> pa.RecordBatch:
         shards = range(self.program.shards)
         if rows is None or not rows.num_rows:
-            nobody = self._payload(leaf, leaf.schema.empty_table(), np.empty(0, np.int64), 0, 0, None)
+            nobody = self._payload(leaf, leaf.schema.empty_table(), np.empty(0, np.int64), _Task())
             payloads = [nobody for _ in shards]
         else:
             payloads = self._payloads(leaf, rows)
@@ -82,41 +84,41 @@ class Deal:
         order = rows.column(ORDER).to_numpy()
         if (order[1:] < order[:-1]).any():
             rows = rows.take(pa.array(np.argsort(order, kind="stable")))
-        first = int(order.min())
         count = rows.num_rows
-        last = rows.slice(max(0, count - RECENT)).select(leaf.schema.names).cast(leaf.schema)
-        recent = worker_engine().query(f"SELECT {leaf.value} AS v FROM rows", {"rows": last})
         shard = rows.column(PLACE).to_numpy()
         table = rows.select(leaf.schema.names).cast(leaf.schema)
+        values = worker_engine().query(f"SELECT {leaf.value} AS v FROM rows", {"rows": table}).column("v")
+        task = _Task(count, int(order.min()), values[-RECENT:], None)
         places = np.arange(count)
         if self.program.shards == 1:
-            return [self._payload(leaf, table, places, count, first, recent)]
+            return [self._payload(leaf, table, places, task)]
+        task = replace(task, sample=sampled(values.to_numpy(), shard, self.program.memory))
         by_shard = np.argsort(shard, kind="stable")
         bounds = np.searchsorted(shard[by_shard], np.arange(self.program.shards + 1))
         table, places = table.take(pa.array(by_shard)), places[by_shard]
-        return [
-            self._payload(leaf, table.slice(a, b - a), places[a:b], count, first, recent)
-            for a, b in pairwise(bounds)
-        ]
+        return [self._payload(leaf, table.slice(a, b - a), places[a:b], task) for a, b in pairwise(bounds)]
 
-    def _payload(
-        self,
-        leaf: LeafProgram,
-        rows: pa.Table,
-        places: Ints,
-        count: int,
-        first: int,
-        recent: pa.Table | None,
-    ) -> bytes:
+    def _payload(self, leaf: LeafProgram, rows: pa.Table, places: Ints, task: _Task) -> bytes:
         tables = {
             "rows": rows.append_column("place", pa.array(places, pa.int64())),
-            "task": pa.table({"count": [count], "first": [first]}),
-            "recent": pa.table({"v": pa.array([], pa.float64())})
-            if recent is None
-            else recent.select(["v"]).cast(pa.schema([("v", pa.float64())]), safe=False),
+            "task": pa.table({"count": [task.count], "first": [task.first]}),
         }
+        if task.recent is not None:
+            tables["recent"] = pa.table({"v": task.recent.cast(pa.float64(), safe=False)})
+        if task.sample is not None:
+            tables["sample"] = task.sample
         packed = packed_tables(tables, _payload_shapes(leaf), self.program.fingerprint, 0)
         return _LEAF.pack(self.leaf) + packed
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What all shards are told of a task: its rows, its place among the tasks, its last values, some keys."""
+
+    count: int = 0
+    first: int = 0
+    recent: pa.ChunkedArray | None = None
+    sample: pa.Table | None = None
 
 
 def _payload_shapes(leaf: LeafProgram) -> dict[str, pa.Schema]:
@@ -124,6 +126,7 @@ def _payload_shapes(leaf: LeafProgram) -> dict[str, pa.Schema]:
         "rows": pa.schema([*leaf.schema, ("place", pa.int64())]),
         "task": pa.schema([("count", pa.int64()), ("first", pa.int64())]),
         "recent": pa.schema([("v", pa.float64())]),
+        "sample": SAMPLE_SCHEMA,
     }
 
 
@@ -141,44 +144,67 @@ class Shedder(Shard):
         engine, program = worker_engine(), self.program
         shapes = state_shapes(program)
         data = self.value(WHOLE)
-        estimated, reported, variance, varied = 0.0, 0, 0.0, 0
+        totals, batch = Totals(), 0
         tables: dict[str, pa.Table] = {}
-        batch = 0
         if data is not None:
-            estimated, reported, variance, varied = _TOTALS.unpack_from(data)
-            tables, batch = unpacked_tables(data[_TOTALS.size :], shapes, program.fingerprint)
-        work = Work(engine, program, self.choice, self._share(shard), tables, batch + 1)
-        for rows in work.results(self._arrivals(payloads)):
+            totals = Totals.from_bytes(data)
+            tables, batch = unpacked_tables(data[Totals.SIZE :], shapes, program.fingerprint)
+        work = Work(engine, program, self.choice, shard, tables, batch + 1)
+        arrivals, samples = self._opened(payloads)
+        for rows in work.results(arrivals):
             yield from emitted_rows(engine, rows, batch + 1)
-        estimated += work.missed.value
-        variance += work.missed.variance
-        more = max(0, floor(estimated) - reported), max(0, floor(variance) - varied)
-        totals = _TOTALS.pack(estimated, reported + more[0], variance, varied + more[1])
-        packed = totals + packed_tables(work.state(), shapes, program.fingerprint, batch + 1)
+        work.share_out(samples)
+        totals, missed, variance = totals.with_more(work.missed)
+        packed = totals.to_bytes() + packed_tables(work.state(), shapes, program.fingerprint, batch + 1)
         self.keep(WHOLE, packed)
         yield one_row(STATE, _entries=work.entries, _bytes=len(packed))
-        for name, value in ((SHED, work.shed), (MISSED, more[0]), (MISSED_VARIANCE, more[1])):
+        for name, value in ((SHED, work.shed), (MISSED, missed), (MISSED_VARIANCE, variance)):
             yield measure_row(name, value)
 
-    def _share(self, shard: int) -> int:
-        each, rest = divmod(self.program.memory, self.program.shards)
-        return each + (shard < rest)
-
-    def _arrivals(self, payloads: Sequence[bytes]) -> dict[str, Arrivals]:
-        found: dict[int, list[tuple[int, Part]]] = {}
+    def _opened(self, payloads: Sequence[bytes]) -> tuple[dict[str, Arrivals], list[tuple[int, pa.Table]]]:
+        """The arrivals of each leaf, and the samples of keys."""
+        parts: dict[int, list[tuple[int, Part]]] = {}
+        samples = []
         for data in payloads:
             (number,) = _LEAF.unpack_from(data)
-            leaf = self.program.leaves[number]
-            tables, _ = unpacked_tables(data[_LEAF.size :], _payload_shapes(leaf), self.program.fingerprint)
+            shapes = _payload_shapes(self.program.leaves[number])
+            found, _ = unpacked_tables(data[_LEAF.size :], shapes, self.program.fingerprint)
+            tables = {name: found.get(name, schema.empty_table()) for name, schema in shapes.items()}
             task = tables["task"].to_pylist()[0]
-            rows = tables.get("rows", _payload_shapes(leaf)["rows"].empty_table())
-            recent = (
-                tables.get("recent", _payload_shapes(leaf)["recent"].empty_table()).column("v").to_numpy()
-            )
-            part = (rows.drop_columns(["place"]), rows.column("place").to_numpy(), task["count"], recent)
-            found.setdefault(number, []).append((task["first"], part))
+            rows, places = tables["rows"].drop_columns(["place"]), tables["rows"].column("place").to_numpy()
+            part = (rows, places, task["count"], tables["recent"].column("v").to_numpy())
+            parts.setdefault(number, []).append((task["first"], part))
+            samples.append((number, tables["sample"]))
         arrivals = {}
         for number, leaf in enumerate(self.program.leaves):
-            parts = sorted(found.get(number, ()), key=lambda each: each[0])
-            arrivals[leaf.name] = leaf_arrivals(leaf, [part for _, part in parts])
-        return arrivals
+            ordered = sorted(parts.get(number, ()), key=lambda each: each[0])
+            arrivals[leaf.name] = leaf_arrivals(leaf, [part for _, part in ordered])
+        samples.sort(key=lambda each: (each[0], each[1].column("v").to_pylist()))
+        return arrivals, samples
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Results missed so far and the variance of their number, as estimated and as reported.
+
+    Reports are whole numbers that never fall; what is left over comes with a later batch.
+    """
+
+    SIZE: ClassVar[int] = _TOTALS.size
+    estimated: float = 0.0
+    reported: int = 0
+    variance: float = 0.0
+    varied: int = 0
+
+    def with_more(self, missed: Estimate) -> tuple[Totals, int, int]:
+        """The totals after a batch, and what there is to report of it."""
+        estimated, variance = self.estimated + missed.value, self.variance + missed.variance
+        more, wider = max(0, floor(estimated) - self.reported), max(0, floor(variance) - self.varied)
+        return Totals(estimated, self.reported + more, variance, self.varied + wider), more, wider
+
+    def to_bytes(self) -> bytes:
+        return _TOTALS.pack(self.estimated, self.reported, self.variance, self.varied)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Totals:
+        return cls(*_TOTALS.unpack_from(data))
