@@ -1,5 +1,7 @@
 """Runs that are killed and go on: the output must be the batch answer, no row lost or doubled.
 
+Under a budget it must be the output of the same run undisturbed.
+
     python -m tests.spark.faults driver --kills 20
     python -m tests.spark.faults worker --kills 2
 
@@ -30,8 +32,13 @@ import pyspark
 STREAMS = {"S": ("A", "B"), "T": ("D", "E")}
 QUERIES = {
     "bag": "SELECT A, E FROM S, T WHERE A = D AND A BETWEEN 0 AND 40 AND E BETWEEN 0 AND 3",
+    "budget": "SELECT A, B, E FROM S, T WHERE A = D AND B <> E",
     "groups": "SELECT A, COUNT(*) AS n, SUM(B) AS t FROM S, T WHERE A = D AND A BETWEEN 0 AND 40 GROUP BY A",
 }
+
+
+# What is kept where the query needs a budget.
+MEMORY = 40
 
 
 def write_input(folder: Path, files: int, rows: int, seed: int) -> Path:
@@ -63,6 +70,7 @@ def write_query(folder: Path, kind: str) -> Path:
 def command(query: Path, output: Path, master: str | None) -> list[str]:
     words = [sys.executable, "-m", "millpond.cli", "run", str(query), "--once", "--output", str(output)]
     words += ["--format", "parquet", "--metrics", f"{output}.metrics"]
+    words += ["--memory", str(MEMORY)] if query.stem == "budget" else []
     return words + (["--master", master] if master else [])
 
 
@@ -72,6 +80,8 @@ def difference(folder: Path, kind: str, output: Path) -> int:
     for name in STREAMS:
         connection.execute(f"CREATE VIEW {name} AS FROM read_json('{folder}/{name}/*.json')")
     truth = QUERIES[kind]
+    if kind == "budget":
+        truth = f"FROM read_parquet('{undisturbed(folder)}/part-*.parquet')"
     found = f"FROM read_parquet('{output}/part-*.parquet')"
     if kind == "groups":
         found = f"SELECT A, n, t {found} QUALIFY _revision = max(_revision) OVER (PARTITION BY A)"
@@ -82,6 +92,16 @@ def difference(folder: Path, kind: str, output: Path) -> int:
     [(rows,)] = connection.execute(f"SELECT count(*) FROM ({truth})").fetchall()
     print(f"  {kind}: {rows:,} rows in the answer, {wrong} wrong in the output", flush=True)
     return int(wrong)
+
+
+def undisturbed(folder: Path) -> Path:
+    """The output of a run of the budget's query that nothing happens to."""
+    query, output = write_query(folder, "budget"), folder / "out-undisturbed"
+    subprocess.run(command(query, output, None), check=True, capture_output=True)
+    held = [json.loads(line)["state_entries"] for line in Path(f"{output}.metrics").read_text().splitlines()]
+    if max(held) > MEMORY:
+        raise SystemExit(f"{max(held)} tuples held under a budget of {MEMORY}")
+    return output
 
 
 def batches_done(output: Path) -> int:
