@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
+from itertools import product, zip_longest
 
 import numpy as np
 
@@ -50,11 +50,16 @@ class Placed:
 
 @dataclass(frozen=True)
 class Sketch:
-    """A witness in terms of assignments."""
+    """A witness in terms of assignments.
+
+    ``shared``: the occurrences whose columns have the same values in all assignments, so that one row serves
+    all matches; None where that is not known.
+    """
 
     setup: tuple[Placed, ...]
     universe: tuple[Placed, ...]
     probes: tuple[tuple[Placed, ...], ...]
+    shared: tuple[str, ...] | None = None
 
 
 def candidates(clue: Clue, n: int) -> Iterator[Sketch]:
@@ -71,9 +76,13 @@ def candidates(clue: Clue, n: int) -> Iterator[Sketch]:
 
 
 def _layouts(clue: Clue, n: int) -> Iterator[Sketch]:
+    """Layouts for all tracks in turn, so that a long list for the first does not hide the others."""
+    found = []
     for tracks in (clue.violation.tracks, *clue.violation.alternatives):
         moved = replace(clue, violation=replace(clue.violation, tracks=tracks, alternatives=()))
-        yield from _layouts_along(moved, n)
+        found.append(_layouts_along(moved, n))
+    for turn in zip_longest(*found):
+        yield from (sketch for sketch in turn if sketch is not None)
 
 
 def _layouts_along(clue: Clue, n: int) -> Iterator[Sketch]:
@@ -134,6 +143,9 @@ def _value_pairs(clue: Clue) -> Iterator[tuple[dict[Ref, Fraction], dict[Ref, Fr
         yield {}, {}
         return
     r = clue.ordering.closure.range(argument)
+    if r.low is not None and r.low == r.high:
+        yield {}, {}
+        return
     step = clue.ordering.closure.nodes[index[argument]].type.step or Fraction(1)
     low = r.low if r.low is not None else (r.high - 9 * step if r.high is not None else Fraction(1))
     high = r.high if r.high is not None else low + 9 * step
@@ -233,21 +245,28 @@ def _home(clue: Clue) -> str | None:
 
 
 def _disequality(clue: Clue, n: int) -> Iterator[Sketch]:
-    """x <> y counted: a probe with a fresh y counts all rows, one with y = x_k all but the k-th."""
+    """x <> y counted: a probe with a fresh y counts all rows, one with y = x_k all but the k-th.
+
+    The other streams match all of them, but for those that come at the same moment as x.
+    """
     left, right = clue.violation.columns
     gap = next(d.value for d in clue.ordering.part.apart if (d.left, d.right) == (left, right))
     if clue.violation.keeper == right.occurrence != left.occurrence:
         left, right, gap = right, left, -gap
     others = [a for a in clue.aliases if a != left.occurrence]
     layout = Layout(clue.ordering, clue.violation, n + 2)
+    moving = clue.ordering.time.group_of(left.occurrence)
+    lasting = _serving_all(clue, layout, n + 2)
     for given, contrast in _value_pairs(clue):
         rounds = _rounds(clue, n + 2, given)
         if rounds is None:
             continue
-        fresh = layout.assignment(0, {**given, right: rounds[n + 1][left] - gap})
+        far = {**given, right: rounds[n + 1][left] - gap}
+        serving = {r: v for r, v in lasting.items() if r not in far and r.occurrence != right.occurrence}
+        fresh = layout.assignment(0, {**serving, **far}) or layout.assignment(0, far)
         if fresh is None:
             continue
-        rest = {r: v for r, v in fresh.items() if r.occurrence not in (left.occurrence, right.occurrence)}
+        rest = {r: v for r, v in fresh.items() if r.occurrence not in (*moving, right.occurrence)}
         universe = [layout.assignment(i, {**rest, **given, right: fresh[right]}) for i in range(1, n + 1)]
         constant = layout.assignment(0, {**rest, **contrast, right: fresh[right]})
         for value in (given, contrast):
@@ -267,26 +286,63 @@ def _disequality(clue: Clue, n: int) -> Iterator[Sketch]:
 def _median_scan(clue: Clue, n: int) -> Iterator[Sketch]:
     """Small or large values move the middle over every optional one.
 
-    All values are different and none is the mean of two others, so each one more changes the median.
-    Under HAVING, as many values on both sides are there from the beginning.
+    All values are different and none is the mean of two others, so each one more changes the median.  Every
+    value must count once: one row of each other stream serves all, where that can be, else each value has
+    its own.  Under HAVING, as many values on both sides are there from the beginning.
     """
     keeper = clue.violation.keeper
-    others = [a for a in clue.aliases if a != keeper]
     always = min(max(having_constants(clue.select), default=0), _MAX_COPIES)
     side = n + always
     layout = Layout(clue.ordering, clue.violation, 2 * side + n, without_midpoints)
-    found = [layout.assignment(i) for i in range(2 * side + n)]
+    serving = _serving_all(clue, layout, 2 * side + n)
+    found = [layout.assignment(i, serving) for i in range(2 * side + n)]
     rounds = [a for a in found if a is not None]
     if len(rounds) < len(found):
         return
+    shared = tuple(a for a in clue.aliases if a != keeper and a in {ref.occurrence for ref in serving})
+    own = [a for a in clue.aliases if a != keeper and a not in shared]
     small, optional, large = rounds[:side], rounds[side : side + n], rounds[side + n :]
-    balance = tuple(Placed(keeper, a) for a in (*small[n:], *large[n:]))
-    for partner in (small[0], large[-1]):
-        probes = []
-        for k in range(n):
-            excess = n - 1 - 2 * k
-            padding = (
-                small[:excess] if excess > 0 else large[:-excess] if excess < 0 else [small[0], large[0]]
+    balance = (*small[n:], *large[n:])
+    probes = []
+    for k in range(n):
+        excess = n - 1 - 2 * k
+        padding = small[:excess] if excess > 0 else large[:-excess] if excess < 0 else [small[0], large[0]]
+        probes.append(
+            (
+                *(Placed(a, rounds[0]) for a in shared),
+                *(Placed(a, value) for value in (*balance, *optional, *padding) for a in own),
+                *(Placed(keeper, value) for value in padding),
             )
-            probes.append((*(Placed(a, partner) for a in others), *(Placed(keeper, a) for a in padding)))
-        yield Sketch(balance, tuple(Placed(keeper, a) for a in optional), tuple(probes))
+        )
+    yield Sketch(
+        tuple(Placed(keeper, value) for value in balance),
+        tuple(Placed(keeper, value) for value in optional),
+        tuple(probes),
+        shared,
+    )
+
+
+def _serving_all(clue: Clue, layout: Layout, rounds: int) -> Assignment:
+    """Columns of other streams with one value for all rounds, as far as they are not tied to the tracks."""
+    closure = clue.ordering.closure
+    first, last = layout.assignment(0), layout.assignment(rounds - 1)
+    if first is None or last is None:
+        return {}
+    moving = [closure.index[ref] for track in clue.violation.tracks for ref in track.columns]
+    ties = closure.finite & ~closure.by_constants
+    found: Assignment = {}
+    for alias in clue.aliases:
+        if alias == clue.violation.keeper:
+            continue
+        values: Assignment = {}
+        for ref, a in closure.index.items():
+            if ref.occurrence != alias:
+                continue
+            under, over = ties[a, moving].any(), ties[moving, a].any()
+            if under and over:
+                break
+            ends = (first[ref], last[ref])
+            values[ref] = min(ends) if under else max(ends) if over else first[ref]
+        else:
+            found |= values
+    return found

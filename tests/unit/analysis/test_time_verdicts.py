@@ -252,7 +252,63 @@ RELATIONS = [
     Example("a relation between two streams", "SELECT 1 FROM S, T, R WHERE A <= X AND X <= B", YES),
 ]
 
-EVERY = [*PAPER, *SHAPES, *TIMES, *AGGREGATES, *RELATIONS]
+CERTIFICATES = [
+    Example(
+        "streams that never come together among those still to come",
+        "SELECT COUNT(DISTINCT B) FROM S, T, V WHERE J < I AND J < L AND I <> L",
+        NO,
+    ),
+    Example(
+        "merged streams that never come together with a third",
+        "SELECT DISTINCT B FROM S, T, U WHERE I = K AND K <> J",
+        NO,
+    ),
+    Example(
+        "a counted <> of merged streams, which come last",
+        "SELECT 1 FROM S, T, U WHERE B < A AND B2 <> C AND J > K AND J = I",
+        NO,
+    ),
+    Example(
+        "a counted <> of merged streams, which come first",
+        "SELECT 1 FROM S, T, U WHERE C <> A AND C < B AND J = K AND I >= J",
+        NO,
+    ),
+    Example("MEDIAN of the last stream's column", "SELECT MEDIAN(B) FROM S, T WHERE I < J AND B < A", NO),
+    Example(
+        "MEDIAN of a column between those of earlier streams",
+        "SELECT MEDIAN(B) FROM S, T, U WHERE I < J AND K <= J AND A < B AND B < C",
+        NO,
+    ),
+    Example(
+        "MEDIAN beside a column that an earlier stream is below",
+        "SELECT MEDIAN(B) FROM S, T WHERE I < J AND B < A AND A < B2",
+        NO,
+    ),
+    Example(
+        "MEDIAN of a column that equals an earlier one",
+        "SELECT MEDIAN(B) FROM S, T, U WHERE I < J AND K < J AND A = B",
+        NO,
+    ),
+    Example("MEDIAN of merged streams", "SELECT MEDIAN(B) FROM S, T, U WHERE I = J AND K <= J", NO),
+    Example(
+        "MEDIAN of a column above a merged stream's",
+        "SELECT MEDIAN(B) FROM S, T, U WHERE I = J AND K < J AND A < B AND C <> B",
+        NO,
+    ),
+    Example(
+        "MAX of a constant, with T2: opposite directions",
+        "SELECT MAX(B2) FROM S, T, V WHERE B2 = 1 AND A <= B AND E < A AND L > J AND L < I",
+        NO,
+    ),
+    Example(
+        "a <> of bounded columns between others",
+        "SELECT B2 FROM S, T, U WHERE B BETWEEN 0 AND 2 AND C BETWEEN 0 AND 2 AND A BETWEEN 0 AND 2 "
+        "AND A2 BETWEEN 0 AND 2 AND A2 <= C AND C <= A AND B <> C AND J < K AND K <= I",
+        NO,
+    ),
+]
+
+EVERY = [*PAPER, *SHAPES, *TIMES, *AGGREGATES, *RELATIONS, *CERTIFICATES]
 
 
 @pytest.mark.parametrize("example", EVERY, ids=lambda e: e.title)
