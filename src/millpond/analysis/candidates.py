@@ -94,6 +94,9 @@ def _layouts_along(clue: Clue, n: int) -> Iterator[Sketch]:
         yield from _disequality(clue, n)
     # Sums and means of evenly spaced values coincide; those of powers of two do not.
     adding = clue.aggregate is not None and clue.aggregate.function in ("AVG", "SUM") and n <= _MAX_DOUBLING
+    if adding:
+        for keeper in keepers:
+            yield from _counterweights(clue, keeper, n)
     for pace in (steady, doubling) if adding else (steady,):
         for universe_value, probe_value in _value_pairs(clue):
             rounds = _rounds(clue, n + 2, universe_value, pace)
@@ -158,10 +161,35 @@ def _value_pairs(clue: Clue) -> Iterator[tuple[dict[Ref, Fraction], dict[Ref, Fr
     for u, p in pairs:
         yield {argument: u}, {argument: p}
     yield {}, {}
+    for u, p in pairs:
+        fitting = _fitting_both(clue, argument, (u, p))
+        if fitting:
+            yield {**fitting, argument: u}, {**fitting, argument: p}
     # Where rows with different values must also differ in what they join with.
     for ref, ends in _bounded_companions(clue, argument):
         for (u, p), (here, there) in product(pairs, (ends, ends[::-1])):
             yield {argument: u, ref: here}, {argument: p, ref: there}
+
+
+def _fitting_both(clue: Clue, argument: Ref, values: tuple[Fraction, Fraction]) -> Assignment:
+    """Columns of other streams that fit both values of the aggregated one, as far as they are tied to it."""
+    closure = clue.ordering.closure
+    solutions = [closure.solve({argument: value}, clue.ordering.part.apart) for value in values]
+    tracked = [ref for track in clue.violation.tracks for ref in track.columns]
+    found: Assignment = {}
+    for ref, i in closure.index.items():
+        under, over = _tied(clue, i, [closure.index[argument]])
+        if ref.occurrence != argument.occurrence and ref not in tracked and under != over:
+            ends = [solution[ref] for solution in solutions if solution is not None]
+            found |= {ref: min(ends) if under else max(ends)} if ends else {}
+    return found
+
+
+def _tied(clue: Clue, column: int, others: Sequence[int]) -> tuple[bool, bool]:
+    """Whether a column stays below some of the others, and above some, and not by constants alone."""
+    closure = clue.ordering.closure
+    ties = closure.finite & ~closure.by_constants
+    return bool(ties[column, others].any()), bool(ties[others, column].any())
 
 
 def _bounded_companions(clue: Clue, argument: Ref) -> list[tuple[Ref, tuple[Fraction, Fraction]]]:
@@ -223,19 +251,81 @@ def _patterns(
             universe,
             tuple(rows(rounds[k], others or [keeper]) for k in inner),
         )
-    if others:
-        # Two neighbouring probes with different values: their counts differ by the k-th row alone.
-        for beside in (1, -1):
-            yield Sketch(
-                (),
-                universe,
-                tuple(rows(rounds[k], others) + rows(altered[k + beside], others) for k in inner),
+    yield from _neighbours(clue, others, n, rounds, altered, universe)
+
+
+def _neighbours(
+    clue: Clue,
+    others: list[str],
+    n: int,
+    rounds: list[Assignment],
+    altered: list[Assignment],
+    universe: tuple[Placed, ...],
+) -> Iterator[Sketch]:
+    """Two neighbouring probes with different values: their counts differ by the k-th row alone.
+
+    Where one comes after the other, it also counts with what the first brought; repeated values make up
+    for that.
+    """
+    if not others:
+        return
+    home = _home(clue)
+    weights: list[tuple[list[str], list[str]]] = [(others, others)]
+    if home in others and len(others) > 1:
+        weights += [(others, [home]), ([home], others), (others, [*others, home])]
+        if clue.aggregate is not None and clue.aggregate.function == "MEDIAN" and clue.ordering.time.clocks:
+            weights += [([*others, home], others), ([*others, home], [*others, home, home])]
+            weights += [([*others, home, home], [*others, home])]
+    for (a, b), beside in product(weights, (1, -1)):
+        probes = []
+        for k in range(1, n + 1):
+            here = tuple(Placed(alias, rounds[k]) for alias in a)
+            probes.append(here + tuple(Placed(alias, altered[k + beside]) for alias in b))
+        yield Sketch((), universe, tuple(probes))
+
+
+def _counterweights(clue: Clue, keeper: str, n: int) -> Iterator[Sketch]:
+    """A match that is always there, of a row that goes with one value of the aggregated column only.
+
+    The optional rows go with both values alike; how much they weigh against that match is their number.
+    """
+    home, closure = _home(clue), clue.ordering.closure
+    argument = clue.aggregate.argument if clue.aggregate else None
+    if not isinstance(argument, Ref) or argument not in closure.index or home == keeper:
+        return
+    others = [a for a in clue.aliases if a != keeper]
+    tracked = [ref for track in clue.violation.tracks for ref in track.columns]
+    for given, contrast in _value_pairs(clue):
+        if list(given) != [argument]:
+            continue
+        for column in (ref for ref in tracked if ref.occurrence == keeper):
+            match = _tight_match(clue, column, argument, given[argument], contrast[argument])
+            if match is None:
+                continue
+            fixed = (r for r in clue.select.group_by or () if r in match and r not in (*tracked, argument))
+            groups = {ref: match[ref] for ref in fixed}
+            rounds = _rounds(clue, n + 2, {**groups, **given})
+            altered = _rounds(clue, n + 2, {**groups, **contrast})
+            if rounds is None or altered is None:
+                continue
+            probes = tuple(
+                (*(Placed(a, rounds[k]) for a in others), Placed(argument.occurrence, altered[k]))
+                for k in range(1, n + 1)
             )
-            home = _home(clue)
-            if home in others and len(others) > 1:
-                for a, b in ((others, [home]), ([home], others), (others, [*others, home])):
-                    probes = tuple(rows(rounds[k], a) + rows(altered[k + beside], b) for k in inner)
-                    yield Sketch((), universe, probes)
+            always = tuple(Placed(a, match) for a in (keeper, *others))
+            yield Sketch(always, tuple(Placed(keeper, rounds[k]) for k in range(1, n + 1)), probes)
+
+
+def _tight_match(
+    clue: Clue, column: Ref, argument: Ref, refused: Fraction, value: Fraction
+) -> Assignment | None:
+    """A match with one value of the aggregated column, by a row that does not go with the refused one."""
+    closure = clue.ordering.closure
+    bound = closure.bound(column, argument) if value > refused else closure.bound(argument, column)
+    if bound is None or bound[1]:
+        return None
+    end = value + bound[0] if value > refused else value - bound[0]
+    return closure.solve({argument: value, column: end}, clue.ordering.part.apart)
 
 
 def _home(clue: Clue) -> str | None:
@@ -279,6 +369,13 @@ def _disequality(clue: Clue, n: int) -> Iterator[Sketch]:
             counting = tuple(Placed(a, fresh) for a in others)
             probes = tuple((*counting, Placed(right.occurrence, x)) for x in excluding if x)
             yield Sketch((), optional, probes)
+            for home, first, second in _weights_apart(clue, left, right) if value is contrast else ():
+                more, less = (Placed(home, fresh),) * (first - 1), [Placed(home, x) for x in excluding if x]
+                yield Sketch(
+                    (),
+                    optional,
+                    tuple((*p, *more, *(x,) * second) for p, x in zip(probes, less, strict=True)),
+                )
             if constant is not None:
                 yield Sketch((Placed(left.occurrence, constant),), optional, probes)
 
@@ -322,6 +419,16 @@ def _median_scan(clue: Clue, n: int) -> Iterator[Sketch]:
     )
 
 
+def _weights_apart(clue: Clue, left: Ref, right: Ref) -> Iterator[tuple[str, int, int]]:
+    """How often to repeat the values of an aggregated column of a third stream that is still to come.
+
+    Those of the second probe also count with the first.
+    """
+    home = _home(clue)
+    if home in clue.aliases and home not in (left.occurrence, right.occurrence):
+        yield from ((home, first, second) for first, second in ((2, 1), (1, 1), (1, 2)))
+
+
 def _serving_all(clue: Clue, layout: Layout, rounds: int) -> Assignment:
     """Columns of other streams with one value for all rounds, as far as they are not tied to the tracks."""
     closure = clue.ordering.closure
@@ -329,7 +436,6 @@ def _serving_all(clue: Clue, layout: Layout, rounds: int) -> Assignment:
     if first is None or last is None:
         return {}
     moving = [closure.index[ref] for track in clue.violation.tracks for ref in track.columns]
-    ties = closure.finite & ~closure.by_constants
     found: Assignment = {}
     for alias in clue.aliases:
         if alias == clue.violation.keeper:
@@ -338,7 +444,7 @@ def _serving_all(clue: Clue, layout: Layout, rounds: int) -> Assignment:
         for ref, a in closure.index.items():
             if ref.occurrence != alias:
                 continue
-            under, over = ties[a, moving].any(), ties[moving, a].any()
+            under, over = _tied(clue, a, moving)
             if under and over:
                 break
             ends = (first[ref], last[ref])

@@ -33,16 +33,25 @@ def in_time(clue: Clue, sketch: Sketch) -> Iterator[Sketch]:
         return
     company, together = schedule.company(keeper), schedule.mates(keeper)
     if sketch.shared is not None:
-        own = [a for a in company if a not in sketch.shared or a in together]
+        own = schedule.and_later([a for a in company if a not in sketch.shared or a in together], company)
         yield _arranged(schedule, sketch, own)
         return
-    yield _arranged(schedule, sketch, company)
-    if len(together) < len(company):
-        yield _arranged(schedule, sketch, together)
+    for each in (company, together) if len(together) < len(company) else (company,):
+        yield _arranged(schedule, sketch, each)
+        if any(len({id(p.assignment) for p in probe}) > 1 for probe in sketch.probes) and _is_ratio(clue):
+            yield _arranged(schedule, sketch, each, in_turn=True)
 
 
-def _arranged(schedule: _Schedule, sketch: Sketch, each: Sequence[str]) -> Sketch:
-    """Of the company of optional rows ``each`` come with every one, the others before the first."""
+def _is_ratio(clue: Clue) -> bool:
+    """What comes between the rows of a probe may weigh them differently."""
+    return clue.aggregate is not None and clue.aggregate.function in ("AVG", "MEDIAN")
+
+
+def _arranged(schedule: _Schedule, sketch: Sketch, each: Sequence[str], in_turn: bool = False) -> Sketch:
+    """Of the company of optional rows ``each`` come with every one, the others before the first.
+
+    ``in_turn``: the assignments of a probe come one after the other, not all at once.
+    """
     keeper = sketch.universe[0].occurrence
     past = schedule.past([*sketch.setup, *sketch.universe, *(p for probe in sketch.probes for p in probe)])
     clock = _Clock(schedule)
@@ -53,7 +62,7 @@ def _arranged(schedule: _Schedule, sketch: Sketch, each: Sequence[str]) -> Sketc
     def complete(rows: Sequence[Placed]) -> list[Placed]:
         return schedule.lasting(schedule.joined_by_mates(schedule.accompanied(rows, keeper, each), keeper))
 
-    setup += clock.together(complete(sketch.setup))
+    setup += clock.feed(complete(sketch.setup), in_turn=sketch.shared is not None)
     universe: list[Placed] = []
     for placed in sketch.universe:
         rows = clock.together([*(Placed(alias, placed.assignment) for alias in each), placed])
@@ -61,8 +70,16 @@ def _arranged(schedule: _Schedule, sketch: Sketch, each: Sequence[str]) -> Sketc
         universe.append(rows[-1])
     probes = []
     for probe in sketch.probes:
+        later = _Clock(schedule, clock.now)
         wanted = [placed for placed in probe if placed.occurrence not in there]
-        probes.append(_Clock(schedule, clock.now).together(complete(wanted)))
+        if sketch.shared is None:
+            probes.append(later.feed(complete(wanted), in_turn))
+        else:
+            values = complete([placed for placed in wanted if placed.occurrence == keeper])
+            rest = [
+                placed for placed in wanted if placed.occurrence not in (keeper, *schedule.company(keeper))
+            ]
+            probes.append([*later.feed(values, in_turn=True), *later.together(complete(rest))])
     return Sketch(_by_moment(setup), tuple(universe), tuple(_by_moment(probe) for probe in probes))
 
 
@@ -92,6 +109,11 @@ class _Schedule:
     def mates(self, alias: str) -> list[str]:
         """The occurrences whose rows come at the same moment as those of ``alias``."""
         return [a for a in self.clue.aliases if a != alias and a in self.group(alias)]
+
+    def and_later(self, aliases: Sequence[str], company: Sequence[str]) -> list[str]:
+        """These of the company and those that come after some of them."""
+        groups = {self.group(alias) for alias in aliases}
+        return [a for a in company if a in aliases or groups & self.order.down(self.group(a))]
 
     def accompanied(self, rows: Sequence[Placed], keeper: str, company: Sequence[str]) -> list[Placed]:
         """The rows, and before each of the keeper's among them its company."""
@@ -167,6 +189,14 @@ class _Clock:
     def __init__(self, schedule: _Schedule, now: Fraction | None = None) -> None:
         self._schedule = schedule
         self.now = schedule.beginning if now is None else now
+
+    def feed(self, rows: Sequence[Placed], in_turn: bool) -> list[Placed]:
+        if not in_turn:
+            return self.together(rows)
+        stages: dict[int, list[Placed]] = {}
+        for placed in rows:
+            stages.setdefault(id(placed.assignment), []).append(placed)
+        return [placed for stage in stages.values() for placed in self.together(stage)]
 
     def together(self, rows: Sequence[Placed]) -> list[Placed]:
         """Moments for rows of which each stream comes after those that must be before it."""
