@@ -296,10 +296,9 @@ def _counterweights(clue: Clue, keeper: str, n: int) -> Iterator[Sketch]:
     others = [a for a in clue.aliases if a != keeper]
     tracked = [ref for track in clue.violation.tracks for ref in track.columns]
     for given, contrast in _value_pairs(clue):
-        if list(given) != [argument]:
-            continue
-        for column in (ref for ref in tracked if ref.occurrence == keeper):
-            match = _tight_match(clue, column, argument, given[argument], contrast[argument])
+        mine = [ref for ref in given if ref.occurrence == home]
+        for column, told in product((ref for ref in tracked if ref.occurrence == keeper), mine):
+            match = _tight_match(clue, column, told, given, contrast)
             if match is None:
                 continue
             fixed = (r for r in clue.select.group_by or () if r in match and r not in (*tracked, argument))
@@ -317,15 +316,20 @@ def _counterweights(clue: Clue, keeper: str, n: int) -> Iterator[Sketch]:
 
 
 def _tight_match(
-    clue: Clue, column: Ref, argument: Ref, refused: Fraction, value: Fraction
+    clue: Clue,
+    column: Ref,
+    told: Ref,
+    refused: Mapping[Ref, Fraction],
+    values: Mapping[Ref, Fraction],
 ) -> Assignment | None:
-    """A match with one value of the aggregated column, by a row that does not go with the refused one."""
+    """A match with some values, by a row that does not go with the refused one of a column ``told``."""
     closure = clue.ordering.closure
-    bound = closure.bound(column, argument) if value > refused else closure.bound(argument, column)
+    above = values[told] > refused[told]
+    bound = closure.bound(column, told) if above else closure.bound(told, column)
     if bound is None or bound[1]:
         return None
-    end = value + bound[0] if value > refused else value - bound[0]
-    return closure.solve({argument: value, column: end}, clue.ordering.part.apart)
+    end = values[told] + bound[0] if above else values[told] - bound[0]
+    return closure.solve({**values, column: end}, clue.ordering.part.apart)
 
 
 def _home(clue: Clue) -> str | None:

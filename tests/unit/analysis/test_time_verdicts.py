@@ -348,6 +348,12 @@ CERTIFICATES = [
         NO,
     ),
     Example(
+        "AVG beside a bounded column, weighed against rows of its range",
+        "SELECT A, AVG(B) FROM S, T, U WHERE A BETWEEN 1 AND 3 AND B BETWEEN 1 AND 3 AND B2 BETWEEN 1 AND 3 "
+        "AND A2 >= C AND B2 >= A2 AND C <= A AND I <> K GROUP BY A",
+        NO,
+    ),
+    Example(
         "MAX of a constant, with T2: opposite directions",
         "SELECT MAX(B2) FROM S, T, V WHERE B2 = 1 AND A <= B AND E < A AND L > J AND L < I",
         NO,
