@@ -165,6 +165,27 @@ GROUPED = [
     scenario("MAX in groups", f"SELECT B, MAX(A), MIN(A2) {CHAIN} AND B IN (1, 2) GROUP BY B", *STORY),
     scenario("MAX of a sum", "SELECT MAX(A + A2) FROM S, T WHERE J < I", *STORY),
     scenario("MEDIAN", f"SELECT MEDIAN(C) {CHAIN} AND C BETWEEN 0 AND 5", *STORY),
+    scenario("AVG of a stream that ends", f"SELECT AVG(B) FROM S, T WHERE B >= A AND J < {NOON}", *STORY),
+    scenario(
+        "MEDIAN of a stream that ends", f"SELECT MEDIAN(B) FROM S, T WHERE B >= A AND J < {NOON}", *STORY
+    ),
+    scenario("AVG beside a join", "SELECT AVG(B2) FROM S, T, U WHERE A < C AND I < K", *STORY),
+    scenario(
+        "AVG in groups of a join beside it",
+        "SELECT C2, AVG(B) FROM S, T, U WHERE A < C AND I <= K AND C2 IN (0, 1, 3, 5) GROUP BY C2",
+        *STORY,
+    ),
+    scenario(
+        "MEDIAN and AVG in groups on both sides, beside a MAX",
+        "SELECT B2, C2, MEDIAN(B), AVG(B), MAX(B) FROM S, T, U WHERE A < C AND I <= K AND C2 IN (0, 1, 3, 5) "
+        "AND B2 IN (1, 2) AND B IN (1, 2, 3) GROUP BY B2, C2",
+        *STORY,
+    ),
+    scenario(
+        "AVG of a join in time beside another",
+        "SELECT AVG(B) FROM S, T, U, V WHERE A < C AND I <= K AND L < J AND E IN (1, 2) AND E = B",
+        *STORY,
+    ),
     scenario(
         "COUNT(DISTINCT)",
         f"SELECT COUNT(DISTINCT B), COUNT(DISTINCT C) {CHAIN} AND B IN (1, 2) AND C IN (1, 2, 3)",
@@ -256,6 +277,9 @@ JOINED = [
     ("in groups", "SELECT Y, COUNT(*), SUM(A2), MIN(A2) FROM S, R WHERE A = X GROUP BY Y"),
     ("differing from all", "SELECT DISTINCT A FROM S, R WHERE A <> X AND A IN (1, 2, 5)"),
     ("aggregates of the relation", "SELECT SUM(Y), COUNT(Y), MAX(X) FROM S, R WHERE A = X"),
+    ("AVG of the relation", "SELECT AVG(X), MEDIAN(Y) FROM S, R WHERE A <= X"),
+    ("AVG beside the relation", "SELECT AVG(B) FROM S, T, U, R WHERE A < C AND I < K"),
+    ("AVG of the relation, beside a join", "SELECT AVG(Y) FROM S, T, U, R WHERE A < C AND I < K"),
 ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
+from itertools import product, zip_longest
 
 import numpy as np
 
@@ -50,11 +50,16 @@ class Placed:
 
 @dataclass(frozen=True)
 class Sketch:
-    """A witness in terms of assignments."""
+    """A witness in terms of assignments.
+
+    ``shared``: the occurrences whose columns have the same values in all assignments, so that one row serves
+    all matches; None where that is not known.
+    """
 
     setup: tuple[Placed, ...]
     universe: tuple[Placed, ...]
     probes: tuple[tuple[Placed, ...], ...]
+    shared: tuple[str, ...] | None = None
 
 
 def candidates(clue: Clue, n: int) -> Iterator[Sketch]:
@@ -71,9 +76,13 @@ def candidates(clue: Clue, n: int) -> Iterator[Sketch]:
 
 
 def _layouts(clue: Clue, n: int) -> Iterator[Sketch]:
+    """Layouts for all tracks in turn, so that a long list for the first does not hide the others."""
+    found = []
     for tracks in (clue.violation.tracks, *clue.violation.alternatives):
         moved = replace(clue, violation=replace(clue.violation, tracks=tracks, alternatives=()))
-        yield from _layouts_along(moved, n)
+        found.append(_layouts_along(moved, n))
+    for turn in zip_longest(*found):
+        yield from (sketch for sketch in turn if sketch is not None)
 
 
 def _layouts_along(clue: Clue, n: int) -> Iterator[Sketch]:
@@ -85,6 +94,9 @@ def _layouts_along(clue: Clue, n: int) -> Iterator[Sketch]:
         yield from _disequality(clue, n)
     # Sums and means of evenly spaced values coincide; those of powers of two do not.
     adding = clue.aggregate is not None and clue.aggregate.function in ("AVG", "SUM") and n <= _MAX_DOUBLING
+    if adding:
+        for keeper in keepers:
+            yield from _counterweights(clue, keeper, n)
     for pace in (steady, doubling) if adding else (steady,):
         for universe_value, probe_value in _value_pairs(clue):
             rounds = _rounds(clue, n + 2, universe_value, pace)
@@ -134,6 +146,9 @@ def _value_pairs(clue: Clue) -> Iterator[tuple[dict[Ref, Fraction], dict[Ref, Fr
         yield {}, {}
         return
     r = clue.ordering.closure.range(argument)
+    if r.low is not None and r.low == r.high:
+        yield {}, {}
+        return
     step = clue.ordering.closure.nodes[index[argument]].type.step or Fraction(1)
     low = r.low if r.low is not None else (r.high - 9 * step if r.high is not None else Fraction(1))
     high = r.high if r.high is not None else low + 9 * step
@@ -146,10 +161,35 @@ def _value_pairs(clue: Clue) -> Iterator[tuple[dict[Ref, Fraction], dict[Ref, Fr
     for u, p in pairs:
         yield {argument: u}, {argument: p}
     yield {}, {}
+    for u, p in pairs:
+        fitting = _fitting_both(clue, argument, (u, p))
+        if fitting:
+            yield {**fitting, argument: u}, {**fitting, argument: p}
     # Where rows with different values must also differ in what they join with.
     for ref, ends in _bounded_companions(clue, argument):
         for (u, p), (here, there) in product(pairs, (ends, ends[::-1])):
             yield {argument: u, ref: here}, {argument: p, ref: there}
+
+
+def _fitting_both(clue: Clue, argument: Ref, values: tuple[Fraction, Fraction]) -> Assignment:
+    """Columns of other streams that fit both values of the aggregated one, as far as they are tied to it."""
+    closure = clue.ordering.closure
+    solutions = [closure.solve({argument: value}, clue.ordering.part.apart) for value in values]
+    tracked = [ref for track in clue.violation.tracks for ref in track.columns]
+    found: Assignment = {}
+    for ref, i in closure.index.items():
+        under, over = _tied(clue, i, [closure.index[argument]])
+        if ref.occurrence != argument.occurrence and ref not in tracked and under != over:
+            ends = [solution[ref] for solution in solutions if solution is not None]
+            found |= {ref: min(ends) if under else max(ends)} if ends else {}
+    return found
+
+
+def _tied(clue: Clue, column: int, others: Sequence[int]) -> tuple[bool, bool]:
+    """Whether a column stays below some of the others, and above some, and not by constants alone."""
+    closure = clue.ordering.closure
+    ties = closure.finite & ~closure.by_constants
+    return bool(ties[column, others].any()), bool(ties[others, column].any())
 
 
 def _bounded_companions(clue: Clue, argument: Ref) -> list[tuple[Ref, tuple[Fraction, Fraction]]]:
@@ -211,19 +251,85 @@ def _patterns(
             universe,
             tuple(rows(rounds[k], others or [keeper]) for k in inner),
         )
-    if others:
-        # Two neighbouring probes with different values: their counts differ by the k-th row alone.
-        for beside in (1, -1):
-            yield Sketch(
-                (),
-                universe,
-                tuple(rows(rounds[k], others) + rows(altered[k + beside], others) for k in inner),
+    yield from _neighbours(clue, others, n, rounds, altered, universe)
+
+
+def _neighbours(
+    clue: Clue,
+    others: list[str],
+    n: int,
+    rounds: list[Assignment],
+    altered: list[Assignment],
+    universe: tuple[Placed, ...],
+) -> Iterator[Sketch]:
+    """Two neighbouring probes with different values: their counts differ by the k-th row alone.
+
+    Where one comes after the other, it also counts with what the first brought; repeated values make up
+    for that.
+    """
+    if not others:
+        return
+    home = _home(clue)
+    weights: list[tuple[list[str], list[str]]] = [(others, others)]
+    if home in others and len(others) > 1:
+        weights += [(others, [home]), ([home], others), (others, [*others, home])]
+        if clue.aggregate is not None and clue.aggregate.function == "MEDIAN" and clue.ordering.time.clocks:
+            weights += [([*others, home], others), ([*others, home], [*others, home, home])]
+            weights += [([*others, home, home], [*others, home])]
+    for (a, b), beside in product(weights, (1, -1)):
+        probes = []
+        for k in range(1, n + 1):
+            here = tuple(Placed(alias, rounds[k]) for alias in a)
+            probes.append(here + tuple(Placed(alias, altered[k + beside]) for alias in b))
+        yield Sketch((), universe, tuple(probes))
+
+
+def _counterweights(clue: Clue, keeper: str, n: int) -> Iterator[Sketch]:
+    """A match that is always there, of a row that goes with one value of the aggregated column only.
+
+    The optional rows go with both values alike; how much they weigh against that match is their number.
+    """
+    home, closure = _home(clue), clue.ordering.closure
+    argument = clue.aggregate.argument if clue.aggregate else None
+    if not isinstance(argument, Ref) or argument not in closure.index or home == keeper:
+        return
+    others = [a for a in clue.aliases if a != keeper]
+    tracked = [ref for track in clue.violation.tracks for ref in track.columns]
+    for given, contrast in _value_pairs(clue):
+        mine = [ref for ref in given if ref.occurrence == home]
+        for column, told in product((ref for ref in tracked if ref.occurrence == keeper), mine):
+            match = _tight_match(clue, column, told, given, contrast)
+            if match is None:
+                continue
+            fixed = (r for r in clue.select.group_by or () if r in match and r not in (*tracked, argument))
+            groups = {ref: match[ref] for ref in fixed}
+            rounds = _rounds(clue, n + 2, {**groups, **given})
+            altered = _rounds(clue, n + 2, {**groups, **contrast})
+            if rounds is None or altered is None:
+                continue
+            probes = tuple(
+                (*(Placed(a, rounds[k]) for a in others), Placed(argument.occurrence, altered[k]))
+                for k in range(1, n + 1)
             )
-            home = _home(clue)
-            if home in others and len(others) > 1:
-                for a, b in ((others, [home]), ([home], others), (others, [*others, home])):
-                    probes = tuple(rows(rounds[k], a) + rows(altered[k + beside], b) for k in inner)
-                    yield Sketch((), universe, probes)
+            always = tuple(Placed(a, match) for a in (keeper, *others))
+            yield Sketch(always, tuple(Placed(keeper, rounds[k]) for k in range(1, n + 1)), probes)
+
+
+def _tight_match(
+    clue: Clue,
+    column: Ref,
+    told: Ref,
+    refused: Mapping[Ref, Fraction],
+    values: Mapping[Ref, Fraction],
+) -> Assignment | None:
+    """A match with some values, by a row that does not go with the refused one of a column ``told``."""
+    closure = clue.ordering.closure
+    above = values[told] > refused[told]
+    bound = closure.bound(column, told) if above else closure.bound(told, column)
+    if bound is None or bound[1]:
+        return None
+    end = values[told] + bound[0] if above else values[told] - bound[0]
+    return closure.solve({**values, column: end}, clue.ordering.part.apart)
 
 
 def _home(clue: Clue) -> str | None:
@@ -233,21 +339,28 @@ def _home(clue: Clue) -> str | None:
 
 
 def _disequality(clue: Clue, n: int) -> Iterator[Sketch]:
-    """x <> y counted: a probe with a fresh y counts all rows, one with y = x_k all but the k-th."""
+    """x <> y counted: a probe with a fresh y counts all rows, one with y = x_k all but the k-th.
+
+    The other streams match all of them, but for those that come at the same moment as x.
+    """
     left, right = clue.violation.columns
     gap = next(d.value for d in clue.ordering.part.apart if (d.left, d.right) == (left, right))
     if clue.violation.keeper == right.occurrence != left.occurrence:
         left, right, gap = right, left, -gap
     others = [a for a in clue.aliases if a != left.occurrence]
     layout = Layout(clue.ordering, clue.violation, n + 2)
+    moving = clue.ordering.time.group_of(left.occurrence)
+    lasting = _serving_all(clue, layout, n + 2)
     for given, contrast in _value_pairs(clue):
         rounds = _rounds(clue, n + 2, given)
         if rounds is None:
             continue
-        fresh = layout.assignment(0, {**given, right: rounds[n + 1][left] - gap})
+        far = {**given, right: rounds[n + 1][left] - gap}
+        serving = {r: v for r, v in lasting.items() if r not in far and r.occurrence != right.occurrence}
+        fresh = layout.assignment(0, {**serving, **far}) or layout.assignment(0, far)
         if fresh is None:
             continue
-        rest = {r: v for r, v in fresh.items() if r.occurrence not in (left.occurrence, right.occurrence)}
+        rest = {r: v for r, v in fresh.items() if r.occurrence not in (*moving, right.occurrence)}
         universe = [layout.assignment(i, {**rest, **given, right: fresh[right]}) for i in range(1, n + 1)]
         constant = layout.assignment(0, {**rest, **contrast, right: fresh[right]})
         for value in (given, contrast):
@@ -260,6 +373,13 @@ def _disequality(clue: Clue, n: int) -> Iterator[Sketch]:
             counting = tuple(Placed(a, fresh) for a in others)
             probes = tuple((*counting, Placed(right.occurrence, x)) for x in excluding if x)
             yield Sketch((), optional, probes)
+            for home, first, second in _weights_apart(clue, left, right) if value is contrast else ():
+                more, less = (Placed(home, fresh),) * (first - 1), [Placed(home, x) for x in excluding if x]
+                yield Sketch(
+                    (),
+                    optional,
+                    tuple((*p, *more, *(x,) * second) for p, x in zip(probes, less, strict=True)),
+                )
             if constant is not None:
                 yield Sketch((Placed(left.occurrence, constant),), optional, probes)
 
@@ -267,26 +387,72 @@ def _disequality(clue: Clue, n: int) -> Iterator[Sketch]:
 def _median_scan(clue: Clue, n: int) -> Iterator[Sketch]:
     """Small or large values move the middle over every optional one.
 
-    All values are different and none is the mean of two others, so each one more changes the median.
-    Under HAVING, as many values on both sides are there from the beginning.
+    All values are different and none is the mean of two others, so each one more changes the median.  Every
+    value must count once: one row of each other stream serves all, where that can be, else each value has
+    its own.  Under HAVING, as many values on both sides are there from the beginning.
     """
     keeper = clue.violation.keeper
-    others = [a for a in clue.aliases if a != keeper]
     always = min(max(having_constants(clue.select), default=0), _MAX_COPIES)
     side = n + always
     layout = Layout(clue.ordering, clue.violation, 2 * side + n, without_midpoints)
-    found = [layout.assignment(i) for i in range(2 * side + n)]
+    serving = _serving_all(clue, layout, 2 * side + n)
+    found = [layout.assignment(i, serving) for i in range(2 * side + n)]
     rounds = [a for a in found if a is not None]
     if len(rounds) < len(found):
         return
+    shared = tuple(a for a in clue.aliases if a != keeper and a in {ref.occurrence for ref in serving})
+    own = [a for a in clue.aliases if a != keeper and a not in shared]
     small, optional, large = rounds[:side], rounds[side : side + n], rounds[side + n :]
-    balance = tuple(Placed(keeper, a) for a in (*small[n:], *large[n:]))
-    for partner in (small[0], large[-1]):
-        probes = []
-        for k in range(n):
-            excess = n - 1 - 2 * k
-            padding = (
-                small[:excess] if excess > 0 else large[:-excess] if excess < 0 else [small[0], large[0]]
+    balance = (*small[n:], *large[n:])
+    probes = []
+    for k in range(n):
+        excess = n - 1 - 2 * k
+        padding = small[:excess] if excess > 0 else large[:-excess] if excess < 0 else [small[0], large[0]]
+        probes.append(
+            (
+                *(Placed(a, rounds[0]) for a in shared),
+                *(Placed(a, value) for value in (*balance, *optional, *padding) for a in own),
+                *(Placed(keeper, value) for value in padding),
             )
-            probes.append((*(Placed(a, partner) for a in others), *(Placed(keeper, a) for a in padding)))
-        yield Sketch(balance, tuple(Placed(keeper, a) for a in optional), tuple(probes))
+        )
+    yield Sketch(
+        tuple(Placed(keeper, value) for value in balance),
+        tuple(Placed(keeper, value) for value in optional),
+        tuple(probes),
+        shared,
+    )
+
+
+def _weights_apart(clue: Clue, left: Ref, right: Ref) -> Iterator[tuple[str, int, int]]:
+    """How often to repeat the values of an aggregated column of a third stream that is still to come.
+
+    Those of the second probe also count with the first.
+    """
+    home = _home(clue)
+    if home in clue.aliases and home not in (left.occurrence, right.occurrence):
+        yield from ((home, first, second) for first, second in ((2, 1), (1, 1), (1, 2)))
+
+
+def _serving_all(clue: Clue, layout: Layout, rounds: int) -> Assignment:
+    """Columns of other streams with one value for all rounds, as far as they are not tied to the tracks."""
+    closure = clue.ordering.closure
+    first, last = layout.assignment(0), layout.assignment(rounds - 1)
+    if first is None or last is None:
+        return {}
+    moving = [closure.index[ref] for track in clue.violation.tracks for ref in track.columns]
+    found: Assignment = {}
+    for alias in clue.aliases:
+        if alias == clue.violation.keeper:
+            continue
+        values: Assignment = {}
+        for ref, a in closure.index.items():
+            if ref.occurrence != alias:
+                continue
+            under, over = _tied(clue, a, moving)
+            if under and over:
+                break
+            ends = (first[ref], last[ref])
+            values[ref] = min(ends) if under else max(ends) if over else first[ref]
+        else:
+            found |= values
+    return found

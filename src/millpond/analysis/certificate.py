@@ -24,7 +24,7 @@ from millpond.query.points import Points
 
 _FIRST_INSTANT = datetime(2000, 1, 1)
 # Candidates looked at for one violation.  Those that prove anything are nearly always among the first few.
-MAX_CANDIDATES = 150
+MAX_CANDIDATES = 250
 
 # On which side of all other values a column (of a table) that is left open lies; 0 is at 0.
 Fill = Callable[[tuple[str, str]], int]

@@ -24,35 +24,62 @@ _FIRST = Points().of(datetime(2000, 1, 1, tzinfo=UTC))
 def in_time(clue: Clue, sketch: Sketch) -> Iterator[Sketch]:
     """The layout with moments; none where its optional rows are of a stream that ends.
 
-    Each optional row has a company of its own, or one at the beginning serves all.
+    Each optional row has a company of its own, or one at the beginning serves all; but what must come at
+    the same moment comes with every row.
     """
     schedule = _Schedule(clue)
     keeper = sketch.universe[0].occurrence
     if schedule.order.ends(schedule.group(keeper)):
         return
-    company = schedule.company(keeper)
-    yield _arranged(schedule, sketch, company, company)
-    if company:
-        yield _arranged(schedule, sketch, company, [])
+    company, together = schedule.company(keeper), schedule.mates(keeper)
+    if sketch.shared is not None:
+        own = schedule.and_later([a for a in company if a not in sketch.shared or a in together], company)
+        yield _arranged(schedule, sketch, own)
+        return
+    for each in (company, together) if len(together) < len(company) else (company,):
+        yield _arranged(schedule, sketch, each)
+        if any(len({id(p.assignment) for p in probe}) > 1 for probe in sketch.probes) and _is_ratio(clue):
+            yield _arranged(schedule, sketch, each, in_turn=True)
 
 
-def _arranged(schedule: _Schedule, sketch: Sketch, first: Sequence[str], each: Sequence[str]) -> Sketch:
-    """The ``first`` come before the first optional row, ``each`` before every other one."""
+def _is_ratio(clue: Clue) -> bool:
+    """What comes between the rows of a probe may weigh them differently."""
+    return clue.aggregate is not None and clue.aggregate.function in ("AVG", "MEDIAN")
+
+
+def _arranged(schedule: _Schedule, sketch: Sketch, each: Sequence[str], in_turn: bool = False) -> Sketch:
+    """Of the company of optional rows ``each`` come with every one, the others before the first.
+
+    ``in_turn``: the assignments of a probe come one after the other, not all at once.
+    """
+    keeper = sketch.universe[0].occurrence
     past = schedule.past([*sketch.setup, *sketch.universe, *(p for probe in sketch.probes for p in probe)])
     clock = _Clock(schedule)
-    setup = [*past, *clock.together(schedule.lasting(schedule.accompanied(sketch.setup, each)))]
+    there = [alias for alias in schedule.company(keeper) if alias not in each]
+    first = sketch.universe[0].assignment
+    setup = [*past, *clock.together([Placed(alias, first) for alias in there])]
+
+    def complete(rows: Sequence[Placed]) -> list[Placed]:
+        return schedule.lasting(schedule.joined_by_mates(schedule.accompanied(rows, keeper, each), keeper))
+
+    setup += clock.feed(complete(sketch.setup), in_turn=sketch.shared is not None)
     universe: list[Placed] = []
     for placed in sketch.universe:
-        company = each if universe else first
-        rows = clock.together([*(Placed(alias, placed.assignment) for alias in company), placed])
+        rows = clock.together([*(Placed(alias, placed.assignment) for alias in each), placed])
         setup += rows[:-1]
         universe.append(rows[-1])
     probes = []
-    there = set(first) - set(each)
     for probe in sketch.probes:
+        later = _Clock(schedule, clock.now)
         wanted = [placed for placed in probe if placed.occurrence not in there]
-        rows = schedule.lasting(schedule.accompanied(wanted, each))
-        probes.append(_Clock(schedule, clock.now).together(rows))
+        if sketch.shared is None:
+            probes.append(later.feed(complete(wanted), in_turn))
+        else:
+            values = complete([placed for placed in wanted if placed.occurrence == keeper])
+            rest = [
+                placed for placed in wanted if placed.occurrence not in (keeper, *schedule.company(keeper))
+            ]
+            probes.append([*later.feed(values, in_turn=True), *later.together(complete(rest))])
     return Sketch(_by_moment(setup), tuple(universe), tuple(_by_moment(probe) for probe in probes))
 
 
@@ -72,29 +99,48 @@ class _Schedule:
         return self.clue.ordering.time
 
     def group(self, alias: str) -> Group:
-        return self.order.groups[self.order.number[alias]]
+        return self.order.group_of(alias)
 
     def company(self, alias: str) -> list[str]:
         """The occurrences that must have come before a row of ``alias``, or with it."""
         down = self.order.down(self.group(alias))
         return [a for a in self.clue.aliases if a != alias and self.group(a) in down]
 
-    def accompanied(self, rows: Sequence[Placed], company: Sequence[str]) -> list[Placed]:
-        """The rows, and before each optional one that is repeated among them its company."""
-        if not company:
-            return list(rows)
-        keepers = {p.occurrence for p in rows if set(self.company(p.occurrence)) == set(company)}
-        there = {(p.occurrence, id(p.assignment)) for p in rows}
+    def mates(self, alias: str) -> list[str]:
+        """The occurrences whose rows come at the same moment as those of ``alias``."""
+        return [a for a in self.clue.aliases if a != alias and a in self.group(alias)]
+
+    def and_later(self, aliases: Sequence[str], company: Sequence[str]) -> list[str]:
+        """These of the company and those that come after some of them."""
+        groups = {self.group(alias) for alias in aliases}
+        return [a for a in company if a in aliases or groups & self.order.down(self.group(a))]
+
+    def accompanied(self, rows: Sequence[Placed], keeper: str, company: Sequence[str]) -> list[Placed]:
+        """The rows, and before each of the keeper's among them its company."""
         out: list[Placed] = []
         for placed in rows:
-            if placed.occurrence in keepers:
-                out += [
-                    Placed(alias, placed.assignment)
-                    for alias in company
-                    if (alias, id(placed.assignment)) not in there
-                ]
+            if placed.occurrence == keeper:
+                out += self._missing(company, placed, rows)
             out.append(placed)
         return out
+
+    def joined_by_mates(self, rows: Sequence[Placed], keeper: str) -> list[Placed]:
+        """The rows, each with those that must come at its moment.
+
+        A mate of the keeper that comes without it can match nothing, and is left out.
+        """
+        kept = {id(p.assignment) for p in rows if p.occurrence == keeper}
+        idle = self.mates(keeper)
+        useful = [p for p in rows if p.occurrence not in idle or id(p.assignment) in kept]
+        out = list(useful)
+        for placed in useful:
+            out += self._missing(self.mates(placed.occurrence), placed, out)
+        return out
+
+    def _missing(self, aliases: Iterable[str], beside: Placed, rows: Iterable[Placed]) -> list[Placed]:
+        """Rows of these occurrences in the same assignment, as far as there are none."""
+        there = {p.occurrence for p in rows if p.assignment is beside.assignment}
+        return [Placed(alias, beside.assignment) for alias in aliases if alias not in there]
 
     def lasting(self, rows: Iterable[Placed]) -> list[Placed]:
         """The rows of streams that do not end."""
@@ -115,10 +161,12 @@ class _Schedule:
 
     @cached_property
     def levels(self) -> dict[Group, int]:
-        """The length of the longest chain of endless groups before each."""
+        """A place for each endless group, after those that come before it and after those that must not
+        come at the same moment."""
         levels: dict[Group, int] = {}
         for group in sorted(self.order.endless, key=lambda g: len(self.order.down(g))):
-            before = [levels[g] for g in self.order.down(group) if g != group and g in levels]
+            down = self.order.down(group)
+            before = [levels[g] for g in levels if g in down or self.order.never_together(g, group)]
             levels[group] = 1 + max(before, default=-1)
         return levels
 
@@ -141,6 +189,14 @@ class _Clock:
     def __init__(self, schedule: _Schedule, now: Fraction | None = None) -> None:
         self._schedule = schedule
         self.now = schedule.beginning if now is None else now
+
+    def feed(self, rows: Sequence[Placed], in_turn: bool) -> list[Placed]:
+        if not in_turn:
+            return self.together(rows)
+        stages: dict[int, list[Placed]] = {}
+        for placed in rows:
+            stages.setdefault(id(placed.assignment), []).append(placed)
+        return [placed for stage in stages.values() for placed in self.together(stage)]
 
     def together(self, rows: Sequence[Placed]) -> list[Placed]:
         """Moments for rows of which each stream comes after those that must be before it."""

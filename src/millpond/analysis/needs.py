@@ -20,7 +20,7 @@ from millpond.analysis.spj import Violation, duplicate_eliminating, duplicate_pr
 from millpond.analysis.timing import is_timed
 from millpond.query.closure import Difference, Node
 from millpond.query.domains import BIGINT
-from millpond.query.evaluate import aggregates_of, is_aggregate, refs
+from millpond.query.evaluate import aggregates_of, conjuncts, is_aggregate, refs
 from millpond.query.model import (
     Aggregate,
     Arithmetic,
@@ -33,7 +33,7 @@ from millpond.query.model import (
     Select,
     Table,
 )
-from millpond.query.parts import Part, linear, with_column
+from millpond.query.parts import Part, linear, restricted, with_column
 
 PROJECTED = "unbounded-projection"
 GROUPED = "unbounded-group"
@@ -268,7 +268,7 @@ def _ratio_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Fin
     if _constant_in_group(part, aggregate.argument, groups):
         return looked_for(part, tuple(dict.fromkeys((*groups, *_argument_refs(aggregate)))), GROUPED)
     if is_timed(part):
-        return _count_needs(part, aggregate, groups)
+        return _ratio_needs_in_time(part, aggregate, groups)
     home = {ref.occurrence for ref in _argument_refs(aggregate)}
     needs: list[Need] = []
     failures: list[Failure] = []
@@ -290,10 +290,61 @@ def _ratio_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Fin
     return needs, failures
 
 
+def _ratio_needs_in_time(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
+    """All streams counted together, or else those that no comparison connects on their own.
+
+    Where neither will do, whether a group is there at all may need memory too, and shows more plainly.
+    """
+    needs, failures = _count_needs(part, aggregate, groups)
+    if not failures:
+        return needs, []
+    home = {ref.occurrence for ref in _argument_refs(aggregate)}
+    separate: list[Need] = []
+    unfit: list[Failure] = []
+    for piece in _unconnected(part):
+        mine = tuple(g for g in groups if g.occurrence in piece.aliases)
+        if home & set(piece.aliases):
+            more, failed = _count_needs(piece, aggregate, mine)
+        else:
+            more, failed = _looked_for_in_time(piece, mine, GROUPED)
+        separate += more
+        unfit += failed
+    if not unfit:
+        return separate, []
+    return [], [*failures, *looked_for(part, tuple(groups), GROUPED)[1]]
+
+
+def _unconnected(part: Part) -> list[Part]:
+    """The part by occurrences that conditions connect: its matches are all combinations of theirs.
+
+    Relations go with some stream, as only streams make matches come about.
+    """
+    left = [{alias} for alias in part.aliases]
+    for conjunct in conjuncts(part.condition):
+        mentioned = {ref.occurrence for ref in refs(conjunct)}
+        connected = [s for s in left if s & mentioned]
+        left = [s for s in left if not s & mentioned] + ([set().union(*connected)] if connected else [])
+    streams = {o.alias for o in part.select.occurrences if o.table.streaming}
+    alone = [s for s in left if not s & streams]
+    pieces = sorted((s for s in left if s & streams), key=len)
+    pieces[0] = pieces[0].union(*alone)
+    return [restricted(part, members) for members in pieces]
+
+
+def separate(need: Need, wanted: Sequence[Need]) -> list[Need]:
+    """The needs beside one of the same aggregate where its matches are all combinations of theirs: one is
+    counted, of the others it matters only whether they match."""
+    same = [other for other in wanted if other.aggregate == need.aggregate]
+    if len(same) == 1 or not any(other.counted for other in same):
+        return []
+    return [other for other in same if other is not need]
+
+
 def _constant_in_group(part: Part, argument: Expr | None, groups: Sequence[Ref]) -> bool:
     if not isinstance(argument, Ref) or argument not in part.closure.index:
         return not _in_order(argument) if argument is not None else False
-    if part.closure.pinned[part.closure.index[argument]]:
+    values = part.closure.range(argument)  # one of finitely many, as of a relation, is no constant
+    if values.low is not None and values.low == values.high:
         return not part.can_be_null(argument)
     return argument in groups or any(
         g in part.closure.index and part.closure.fixed_difference(argument, g) for g in groups

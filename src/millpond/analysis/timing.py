@@ -85,6 +85,10 @@ class TimeOrder:
         """The number of each occurrence's group."""
         return {alias: i for i, group in enumerate(self.groups) for alias in group}
 
+    def group_of(self, alias: str) -> Group:
+        """The group of an occurrence."""
+        return self.groups[self.number[alias]]
+
     def not_after(self, earlier: Group, later: Group) -> bool:
         """``earlier.ts <= later.ts`` in every match."""
         return self._bound(earlier, later) is not None

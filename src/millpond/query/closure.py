@@ -31,6 +31,8 @@ End = tuple[Fraction, bool] | None
 _EXACT_FLOAT = float(1 << 51)
 # Rounds of rounding to a grid and closing again; pure integer or pure dense systems need one.
 _MAX_ROUNDS = 64
+# Times that a column is placed anew because a disequality left no value to another.
+_MAX_STEPS_BACK = 60
 
 
 @dataclass(frozen=True)
@@ -346,7 +348,8 @@ class Closure:
         """A value for every column, with those given, satisfying the system and the disequalities.
 
         A closed system lets any partial solution be extended, so columns are taken one at a time; only
-        disequalities can block a value, and then the next one is tried.  None if no value is left.
+        disequalities can block a value, and then the next one is tried, or another one for a column that
+        is in the way.  None if no value is left, or none was found in some steps back.
         """
         size = self._length.shape[0]
         plain = self._weight == 1 and self._length.dtype == np.float64  # integers that a float holds exactly
@@ -359,18 +362,40 @@ class Closure:
             value[i] = point / self.unit
             done[i] = True
         order = sorted((i for i in range(len(self.nodes)) if not done[i]), key=self._freedom.__getitem__)
-        for i in order:
+        tried: dict[int, set[Fraction]] = {i: set() for i in order}
+        at = steps_back = 0
+        while at < len(order):
+            i = order[at]
             ends = self._plain_ends(i, value, done) if plain else self._ends_of(i, value, done)
             taken = {Fraction(value[j]) + v / self.unit for j, v in forbidden.get(i, ()) if done[j]}
-            chosen = _pick(*ends, self.nodes[i].type.step / self.unit, taken, room=len(apart))
-            if chosen is None:
+            step = self.nodes[i].type.step / self.unit
+            chosen = _pick(*ends, step, taken | tried[i], room=len(apart))
+            if chosen is not None and len(tried[i]) <= len(apart):
+                value[i], done[i] = chosen, True
+                at += 1
+                continue
+            steps_back += 1
+            blocked = bool(taken or tried[i])  # else the given values contradict the system
+            back = self._last_involved(order[:at], i, {j for j, _ in forbidden.get(i, ())})
+            if not blocked or back is None or steps_back > _MAX_STEPS_BACK:
                 return None
-            value[i] = chosen
-            done[i] = True
+            tried[order[back]].add(Fraction(value[order[back]]))
+            for j in order[back + 1 : at + 1]:
+                tried[j].clear()
+            done[order[back:]] = False
+            at = back
         if not (self._plain_holds(value) if plain else self._holds(value)):
             return None
         solution = {node.ref: Fraction(value[i]) * self.unit for i, node in enumerate(self.nodes)}
         return solution if _all_apart(solution, apart) else None
+
+    def _last_involved(self, placed: Sequence[int], i: int, unequal: Collection[int]) -> int | None:
+        """The place of the last column that a blocked one is compared with."""
+        for place in range(len(placed) - 1, -1, -1):
+            j = placed[place]
+            if j in unequal or self._length[i, j] != np.inf or self._length[j, i] != np.inf:
+                return place
+        return None
 
     def _forbidden(self, apart: Sequence[Disequality]) -> dict[int, list[tuple[int, Fraction]]]:
         """For each node the others it must differ from: x <> other + value."""

@@ -7,7 +7,7 @@ the select into parts; with duplicates the parts must be disjoint, also under NU
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -164,6 +164,25 @@ def refined(part: Part) -> list[Part]:
         if finer is not None:
             out.append(finer)
     return out
+
+
+def restricted(part: Part, aliases: Collection[str]) -> Part:
+    """The part of some occurrences, none of which a condition connects with any other."""
+    select = replace(part.select, occurrences=tuple(o for o in part.select.occurrences if o.alias in aliases))
+    elsewhere = {o.alias for o in part.select.occurrences} - set(aliases)
+
+    def here(condition: Condition) -> bool:
+        return not elsewhere & {r.occurrence for r in refs(condition)}
+
+    closed = close_part(
+        select,
+        part.points,
+        tuple(c for c in part.literals if here(c)),
+        tuple(c for c in part.choices if here(c.original)),
+        tuple(c for c in part.excluded if here(c)),
+    )
+    assert closed is not None, "a part that can be satisfied has pieces that can be"
+    return closed
 
 
 def _guard(choices: Sequence[Sequence[Branch]]) -> None:

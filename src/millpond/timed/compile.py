@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from millpond.analysis.needs import Measure, Need, SelectNeeds
+from millpond.analysis.needs import Measure, Need, SelectNeeds, separate
 from millpond.analysis.timing import Group, TimeOrder, clock_of, clocks_of
 from millpond.query.durations import length_of_time
 from millpond.query.evaluate import aggregates_of, conjuncts, is_aggregate, refs, substituted
@@ -184,7 +184,10 @@ class _Builder:
         for _, wanted in needs.parts:
             shared: dict[Expr | None, list[Need]] = {}
             for need in wanted:
-                if need.counted:
+                beside = separate(need, wanted)
+                if beside:
+                    made[need.aggregate] += [self._combined(need, beside, select)] if need.counted else []
+                elif need.counted:
                     shared.setdefault(_median_of(need.aggregate), []).append(need)
                 else:
                     made[need.aggregate].append(self._looked_for(need, select))
@@ -214,14 +217,26 @@ class _Builder:
         return expression_sql(steps.timed.part.standing_for(expr), column, Dialect.DUCKDB)
 
     def _groups(self, steps: Steps, select: Select) -> list[str]:
-        return [f"{self._expression(steps, ref)} AS g{i}" for i, ref in enumerate(select.group_by or ())]
+        need = steps.timed.need
+        return [f"{self._expression(steps, ref)} AS {key}" for key, ref in _groups_of(select, need)]
+
+    def _combined(self, counted: Need, beside: Sequence[Need], select: Select) -> tuple[str, str]:
+        """The matches of a counted need for every combination of groups of others that are there."""
+        ((_, (name, matches)),) = self._counted([counted], select, _median_of(counted.aggregate))
+        joined = f"({matches})"
+        for need in beside:
+            other, _ = self._looked_for(replace(need, aggregate=None), select)
+            keys = [*_keys(select, need), f"1 AS there_{other}"]
+            joined += f" CROSS JOIN (SELECT {', '.join(keys)} FROM {other}_{{version}})"
+        every = [f"g{i}" for i in range(len(select.group_by or ()))]
+        return name, f"SELECT {', '.join([*every, 'v', 'w', 't'])} FROM {joined}"
 
     def _looked_for(self, need: Need, select: Select) -> tuple[str, str]:
         """Groups with the values of an argument, or with its best value."""
         aggregate = need.aggregate
         groups = set(select.group_by or ())
         argument = aggregate.argument if aggregate is not None else None
-        keys = _keys(select)
+        keys = _keys(select, need)
         extreme = argument is not None and "?" in need.scope
         shown = groups if argument is None or extreme else groups | refs(argument)
         steps = self._steps(need, shown)
@@ -264,7 +279,7 @@ class _Builder:
         """Groups with the number of matches and the sums of measures, shared by several aggregates."""
         measures = tuple(dict.fromkeys(m for need in needs for m in need.measures))
         groups = set(select.group_by or ())
-        keys = _keys(select)
+        keys = _keys(select, needs[0])
         shown = groups | (refs(median) if median is not None else set())
         steps = self._steps(replace(needs[0], measures=measures), shown)
         value = [f"{self._expression(steps, median)} AS v"] if median is not None else []
@@ -283,7 +298,8 @@ class _Builder:
     # --- needs -----------------------------------------------------------------------------------------
 
     def _steps(self, need: Need, shown: Iterable[Ref]) -> Steps:
-        kept = {r for ref in shown for r in refs(need.part.standing_for(ref))}
+        named = {r for ref in shown for r in refs(need.part.standing_for(ref))}
+        kept = {ref for ref in named if ref.occurrence in need.scope}
         timed = TimedNeed(need, kept)
         feeds = []
         for alias in timed.aliases:
@@ -355,8 +371,17 @@ class _Builder:
         return f"SELECT {', '.join(taken)} FROM (SELECT {source}) WHERE FALSE"
 
 
-def _keys(select: Select) -> list[str]:
-    return [f"g{i}" for i in range(len(select.group_by or ()))]
+def _groups_of(select: Select, need: Need) -> list[tuple[str, Ref]]:
+    """The grouping columns that a need holds, by name."""
+    return [
+        (f"g{i}", ref)
+        for i, ref in enumerate(select.group_by or ())
+        if all(r.occurrence in need.scope for r in refs(need.part.standing_for(ref)))
+    ]
+
+
+def _keys(select: Select, need: Need) -> list[str]:
+    return [key for key, _ in _groups_of(select, need)]
 
 
 def _median_of(aggregate: Aggregate | None) -> Expr | None:

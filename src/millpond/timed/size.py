@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import prod
 
-from millpond.analysis.needs import QUESTION, Need
+from millpond.analysis.needs import QUESTION, Need, separate
 from millpond.analysis.verdict import Kept, KeptColumn, State
 from millpond.query.evaluate import is_aggregate, item_refs, refs
 from millpond.query.model import Ref, Select
@@ -30,6 +30,8 @@ def timed_state(plan: TimedPlan) -> State:
     for needs in plan.selects:
         for _, wanted in needs.parts:
             for need in wanted:
+                if need.guests and separate(need, wanted):
+                    raise NoPlan("streams are joined through columns that are grouped by")
                 timed = TimedNeed(need, shown_refs(needs.select, need))
                 _try(timed)
                 past = (timed.order.relations,)
@@ -51,7 +53,7 @@ def shown_refs(select: Select, need: Need) -> set[Ref]:
         shown = set(select.group_by or ())
         if valued and not counted and aggregate is not None and aggregate.argument is not None:
             shown = shown | refs(aggregate.argument)
-    return {r for ref in shown for r in refs(need.part.standing_for(ref))}
+    return {r for ref in shown for r in refs(need.part.standing_for(ref)) if r.occurrence in need.scope}
 
 
 def _try(timed: TimedNeed) -> None:

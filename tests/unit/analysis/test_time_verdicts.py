@@ -187,6 +187,21 @@ AGGREGATES = [
     Example("MAX of what comes last", "SELECT MAX(S.A) FROM S, T WHERE J < I AND A2 > B", YES),
     Example("MAX of what comes first", "SELECT MAX(S.A) FROM S, T WHERE J > I AND A2 > B", NO),
     Example("MIN of what comes first, alone", "SELECT MIN(S.A) FROM S, T WHERE J > I", YES),
+    Example(
+        "AVG beside a join that only has to match", "SELECT AVG(B) FROM S, T, U WHERE A < C AND I < K", YES
+    ),
+    Example(
+        "MEDIAN beside a join that is looked for, by its groups",
+        "SELECT C2, MEDIAN(B) FROM S, T, U WHERE A < C AND I < K AND C2 IN (1, 2) AND B IN (1, 2) "
+        "GROUP BY C2",
+        YES,
+    ),
+    Example(
+        "AVG beside a join that must not fail",
+        "SELECT AVG(B) FROM S, T, U WHERE A < C AND A2 < C2 AND I < K",
+        NO,
+    ),
+    Example("COUNT beside a join", "SELECT COUNT(B) FROM S, T, U WHERE A < C AND I < K", NO),
 ]
 
 RELATIONS = [
@@ -252,7 +267,106 @@ RELATIONS = [
     Example("a relation between two streams", "SELECT 1 FROM S, T, R WHERE A <= X AND X <= B", YES),
 ]
 
-EVERY = [*PAPER, *SHAPES, *TIMES, *AGGREGATES, *RELATIONS]
+CERTIFICATES = [
+    Example(
+        "streams that never come together among those still to come",
+        "SELECT COUNT(DISTINCT B) FROM S, T, V WHERE J < I AND J < L AND I <> L",
+        NO,
+    ),
+    Example(
+        "merged streams that never come together with a third",
+        "SELECT DISTINCT B FROM S, T, U WHERE I = K AND K <> J",
+        NO,
+    ),
+    Example(
+        "a counted <> of merged streams, which come last",
+        "SELECT 1 FROM S, T, U WHERE B < A AND B2 <> C AND J > K AND J = I",
+        NO,
+    ),
+    Example(
+        "a counted <> of merged streams, which come first",
+        "SELECT 1 FROM S, T, U WHERE C <> A AND C < B AND J = K AND I >= J",
+        NO,
+    ),
+    Example("MEDIAN of the last stream's column", "SELECT MEDIAN(B) FROM S, T WHERE I < J AND B < A", NO),
+    Example(
+        "MEDIAN of a column between those of earlier streams",
+        "SELECT MEDIAN(B) FROM S, T, U WHERE I < J AND K <= J AND A < B AND B < C",
+        NO,
+    ),
+    Example(
+        "MEDIAN beside a column that an earlier stream is below",
+        "SELECT MEDIAN(B) FROM S, T WHERE I < J AND B < A AND A < B2",
+        NO,
+    ),
+    Example(
+        "MEDIAN of a column that equals an earlier one",
+        "SELECT MEDIAN(B) FROM S, T, U WHERE I < J AND K < J AND A = B",
+        NO,
+    ),
+    Example("MEDIAN of merged streams", "SELECT MEDIAN(B) FROM S, T, U WHERE I = J AND K <= J", NO),
+    Example(
+        "MEDIAN of a column above a merged stream's",
+        "SELECT MEDIAN(B) FROM S, T, U WHERE I = J AND K < J AND A < B AND C <> B",
+        NO,
+    ),
+    Example(
+        "MEDIAN of a column that equals an earlier one, with a stream between",
+        "SELECT MEDIAN(B) FROM S, T, U WHERE I <= K AND K <= J AND A = B",
+        NO,
+    ),
+    Example(
+        "MEDIAN of a bounded column, counted with what comes in between",
+        "SELECT MEDIAN(B) FROM S, T, U WHERE B BETWEEN 0 AND 3 AND C <= A AND J < K",
+        NO,
+    ),
+    Example(
+        "MEDIAN of a bounded column, weighed by two coming streams",
+        "SELECT MEDIAN(B) FROM S, T, U, V WHERE B BETWEEN 0 AND 3 AND C <= E AND L < K AND K <= I AND J < I",
+        NO,
+    ),
+    Example(
+        "MEDIAN of a bounded column above one that is counted by <>",
+        "SELECT MEDIAN(B) FROM S, T, U WHERE B BETWEEN 2 AND 3 AND C <> A AND C < B AND K < I AND I < J",
+        NO,
+    ),
+    Example(
+        "MEDIAN of a bounded column between others",
+        "SELECT MEDIAN(A) FROM S, T, U WHERE A BETWEEN 0 AND 3 AND B >= A AND B2 > A2 AND C <= A AND I = K",
+        NO,
+    ),
+    Example(
+        "MEDIAN of a bounded column, with T1: two columns of one stream",
+        "SELECT MEDIAN(C) FROM S, T, U WHERE C BETWEEN -1 AND 1 AND B < C AND A < B AND A2 < B AND A2 <= B2 "
+        "AND K < J AND J < I",
+        NO,
+    ),
+    Example(
+        "AVG of a bounded column, weighed against rows of its range",
+        "SELECT C, AVG(B) FROM S, T, U WHERE B BETWEEN -1 AND 0 AND C BETWEEN -1 AND 0 AND A < C2 AND A <= C "
+        "AND A <= B AND I <> K GROUP BY C",
+        NO,
+    ),
+    Example(
+        "AVG beside a bounded column, weighed against rows of its range",
+        "SELECT A, AVG(B) FROM S, T, U WHERE A BETWEEN 1 AND 3 AND B BETWEEN 1 AND 3 AND B2 BETWEEN 1 AND 3 "
+        "AND A2 >= C AND B2 >= A2 AND C <= A AND I <> K GROUP BY A",
+        NO,
+    ),
+    Example(
+        "MAX of a constant, with T2: opposite directions",
+        "SELECT MAX(B2) FROM S, T, V WHERE B2 = 1 AND A <= B AND E < A AND L > J AND L < I",
+        NO,
+    ),
+    Example(
+        "a <> of bounded columns between others",
+        "SELECT B2 FROM S, T, U WHERE B BETWEEN 0 AND 2 AND C BETWEEN 0 AND 2 AND A BETWEEN 0 AND 2 "
+        "AND A2 BETWEEN 0 AND 2 AND A2 <= C AND C <= A AND B <> C AND J < K AND K <= I",
+        NO,
+    ),
+]
+
+EVERY = [*PAPER, *SHAPES, *TIMES, *AGGREGATES, *RELATIONS, *CERTIFICATES]
 
 
 @pytest.mark.parametrize("example", EVERY, ids=lambda e: e.title)
