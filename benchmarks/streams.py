@@ -29,6 +29,7 @@ class Batch:
     seconds: float
     state_rows: int
     state_entries: int
+    state_bytes: int
 
 
 @contextmanager
@@ -91,13 +92,14 @@ def batches_of(query: StreamingQuery) -> list[Batch]:
         if "addBatch" not in progress.durationMs:
             continue
         observed = progress.observedMetrics.get(OBSERVED)
-        entries = observed["state_entries"] if observed is not None else None
+        known = observed.asDict() if observed is not None else {}
         out.append(
             Batch(
                 progress.numInputRows,
                 progress.durationMs["triggerExecution"] / 1000,
                 sum(s.numRowsTotal for s in progress.stateOperators),
-                int(entries or 0),
+                int(known.get("state_entries") or 0),
+                int(known.get("state_bytes") or 0),
             )
         )
     return out
@@ -116,10 +118,12 @@ def session(cores: int | None = None) -> SparkSession:
     return spark
 
 
-def answer(spark: SparkSession, sql: str, partitions: int) -> DataFrame:
-    """The query by Millpond, its state in so many partitions."""
+def answer(
+    spark: SparkSession, sql: str, partitions: int, memory: int | None = None, policy: str = "auto"
+) -> DataFrame:
+    """The query by Millpond, its state in so many partitions; with a budget if it needs one."""
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
-    return millpond.sql(spark, sql)
+    return millpond.sql(spark, sql, memory=memory, policy=policy)
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -26,11 +26,16 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from millpond.shedding.worth import Choice
 
-def sql(spark: SparkSession, query: str, memory: int | None = None, policy: str = "heeb") -> DataFrame:
+
+def sql(
+    spark: SparkSession, query: str, memory: int | None = None, policy: str | Choice = "auto"
+) -> DataFrame:
     """The exact answer of a bounded query over the session's temporary views, as a streaming DataFrame.
 
-    Needs Spark; everything else in this package does not.
+    A query that is not bounded runs with at most ``memory`` tuples, kept by the ``policy``: its rows are true
+    ones, but some may be missed.  Needs Spark; everything else in this package does not.
     """
     from millpond.spark.sql import sql as streaming_answer
 

@@ -255,6 +255,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="faults", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("victim", choices=("driver", "worker"))
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--kind", choices=sorted(QUERIES), action="append")
     parser.add_argument("--files", type=int, default=60, help="micro-batches of input")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     options = parser.parse_args(argv)
@@ -263,7 +264,7 @@ def main(argv: list[str] | None = None) -> int:
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="millpond-faults-") as name:
         folder = write_input(Path(name), options.files, 40, options.seed)
-        kinds = list(QUERIES)
+        kinds = options.kind or list(QUERIES)
         for number, kind in enumerate(kinds):
             if options.victim == "driver":
                 share = options.kills // len(kinds) + (number < options.kills % len(kinds))

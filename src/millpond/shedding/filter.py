@@ -8,9 +8,9 @@ import numpy as np
 
 from millpond.stochastic.arrays import Bools, Ints
 
-# Bits of a filter for each tuple of the budget, and the fewest; the hashes of a value.
+# Bits of a filter for each tuple of the budget, the fewest and the most; the hashes of a value.
 BITS_A_TUPLE = 64
-FEWEST_BITS = 1 << 23
+FEWEST_BITS, MOST_BITS = 1 << 23, 1 << 27
 HASHES = 4
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _OTHER = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -60,5 +60,5 @@ class Filter:
 
 
 def filter_for(memory: int, shards: int) -> Filter:
-    bits = max(FEWEST_BITS, BITS_A_TUPLE * memory) // shards
+    bits = min(MOST_BITS, max(FEWEST_BITS, BITS_A_TUPLE * memory)) // shards
     return Filter(bits - bits % 8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 
 from millpond.analysis.check import decide
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
@@ -16,12 +17,15 @@ from millpond.query.model import And, Comparison, Condition, Literal, Op, Or, Qu
 RESERVED = ("_kind", "_note", "_revision", "_retracted")
 
 
-def refuse_unless_runnable(verdict: Verdict, memory: int | None = None) -> None:
-    """Raise what keeps a query from being run: neither a bound nor a budget, no source, a name in the way."""
+def refuse_unless_runnable(verdict: Verdict, memory: int | None = None, folder: Path | None = None) -> None:
+    """Raise what keeps a query from being run: neither a bound nor a budget, no source, a name in the way.
+
+    With the ``folder`` of the query, a refusal also shows what budgets would find on the first rows.
+    """
     if memory is not None and memory < 1:
         raise MillpondError(f"a budget of {memory} tuples keeps nothing", remedy="give at least 1")
     if verdict.outcome != BOUNDED and memory is None:
-        raise _not_bounded(verdict)
+        raise _not_bounded(verdict, "" if folder is None else _budgets(verdict.query, folder))
     for table in verdict.query.tables.values():
         if table.source is None:
             kind = "stream" if table.streaming else "relation"
@@ -36,16 +40,35 @@ def refuse_unless_runnable(verdict: Verdict, memory: int | None = None) -> None:
             )
 
 
-def _not_bounded(verdict: Verdict) -> NotBoundedError:
+def _not_bounded(verdict: Verdict, budgets: str) -> NotBoundedError:
+    explanation = f"{verdict.explain()}{budgets}"
     message = f"the query is {verdict.outcome}, so it is not run"
     budget = "with --memory N it runs on the N tuples expected to be of most use, and says what it may miss"
     if verdict.outcome != UNBOUNDED:
-        return NotBoundedError(message, verdict.explain(), budget)
+        return NotBoundedError(message, explanation, budget)
     if bounds := _bounds_that_help(verdict):
         remedy = f"with {' AND '.join(bounds)} in WHERE (or other constants) it would be bounded"
     else:
         remedy = "bound the columns named below by constants in WHERE"
-    return NotBoundedError(message, verdict.explain(), f"{remedy}; {budget}")
+    return NotBoundedError(message, explanation, f"{remedy}; {budget}")
+
+
+def _budgets(query: Query, folder: Path) -> str:
+    """A table of sizes against the results they find; nothing where the streams cannot be looked at."""
+    from millpond.shedding.preview import shares
+    from millpond.shedding.sample import first_rows
+
+    streams = first_rows(query, folder)
+    try:
+        found = shares(query, streams) if streams is not None else []
+    except MillpondError:
+        return ""
+    if not found or streams is None:
+        return ""
+    rows = max(table.num_rows for table in streams.values())
+    lines = [f"  {each.memory:>9,}  {each.part:>8.1%} of the results" for each in found]
+    heading = f"With --memory, on the first {rows:,} rows of each stream ({found[0].results:,} results):"
+    return "\n".join(["", "", heading, *lines])
 
 
 def _bounds_that_help(verdict: Verdict) -> list[str]:

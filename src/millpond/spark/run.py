@@ -62,7 +62,7 @@ def run(
     if policy is not None and memory is None:
         raise MillpondError("a policy chooses what a budget keeps", remedy="give --memory N too")
     choice = Choice(policy or "auto")
-    refuse_unless_runnable(verdict, memory)
+    refuse_unless_runnable(verdict, memory, Path(file).resolve().parent)
     budget = None if verdict.outcome == BOUNDED or memory is None else Budget(memory, choice)
     bound = verdict.state.entries if budget is None else budget.memory
 
