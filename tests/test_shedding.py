@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from datetime import datetime, timedelta
 from itertools import count
+from pathlib import Path
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from millpond.analysis.check import decide
 from millpond.lab.simulate import join_player
 from millpond.lab.workloads import SYNTHETIC, Workload
+from millpond.query.evaluate import answer
 from millpond.query.parse import parse
+from millpond.shedding.preview import shares
+from millpond.shedding.sample import first_rows
 from millpond.shedding.worth import Choice
 from millpond.stochastic.arrays import Ints
 from tests.support.shedding_campaign import examine
@@ -232,3 +241,75 @@ def test_shards_keep_within_the_budget_and_follow_the_keys(policy: str) -> None:
             assert local.entries <= 400
     found, dealt = (sum(local.emitted.values()) for local in (one, several))
     assert dealt >= 0.85 * found
+
+
+# --- windows in time -----------------------------------------------------------------------------------
+
+TIMED = "CREATE STREAMING TABLE R (A INT, T TIMESTAMP); CREATE STREAMING TABLE S (A INT, T TIMESTAMP); "
+WITHIN = "SELECT R.A FROM R, S WHERE R.A = S.A AND S.T BETWEEN R.T AND R.T + INTERVAL 5 SECONDS;"
+
+
+def test_a_window_in_time() -> None:
+    """A budget for the rows of some windows finds all; a tenth of that still finds the last ones."""
+    [query] = parse(TIMED + WITHIN)
+    rng = np.random.default_rng(11)
+    start = datetime(2024, 1, 1)
+    rows = [
+        (str(rng.choice(["R", "S"])), {"A": int(rng.integers(0, 3)), "T": start + timedelta(seconds=i / 4)})
+        for i in range(600)
+    ]
+    data = {name: [row for stream, row in rows if stream == name] for name in "RS"}
+    truth = answer(query, data)
+    found = {}
+    for memory, policy in ((100, "auto"), (15, "auto"), (15, "rand")):
+        local = LocalShedding(query, memory, Choice(policy))
+        for begin in range(0, 600, 30):
+            local.add(rows[begin : begin + 30])
+        assert local.emitted <= truth
+        found[memory, policy] = local.emitted.total()
+    assert found[100, "auto"] == truth.total()
+    assert found[15, "auto"] > 1.02 * found[15, "rand"]
+
+
+def test_a_window_in_time_is_undetermined() -> None:
+    verdict = decide(parse(TIMED + WITHIN)[0])
+    assert verdict.outcome == "undetermined" and [r.code for r in verdict.reasons] == ["window"]
+
+
+# --- what a budget would find ---------------------------------------------------------------------------
+
+
+def test_a_preview_finds_more_with_more_memory() -> None:
+    work = SYNTHETIC["WALK"]()
+    r, s = work.streams(6, 0, 600)
+    [query] = parse(f"{STREAMS} {JOIN};")
+    nothing = np.zeros(600, np.int32)
+    streams = {
+        name: pa.table({"K": keys.astype(np.int32), column: nothing, "X": nothing.astype(float)})
+        for name, column, keys in (("R", "A", r), ("S", "B", s))
+    }
+    small, large = shares(query, streams, (5, 400))
+    assert small.results == large.results == all_pairs(r, s)
+    assert 0 < small.part < large.part <= 1
+    assert shares(parse(f"{STREAMS} SELECT COUNT(*) FROM R, S WHERE R.K = S.K;")[0], streams) == []
+
+
+@pytest.mark.parametrize(("format_", "options"), [("json", ""), ("csv", ", header 'true'"), ("parquet", "")])
+def test_the_first_rows_of_files(tmp_path: Path, format_: str, options: str) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        rows = f"SELECT i AS K, 'it''s ' || i AS V FROM range({10 * number}, {10 * number + 10}) t(i)"
+        file = tmp_path / "in" / f"{9 - number}.{format_}"
+        duckdb.sql(f"COPY ({rows}) TO '{file}' (FORMAT {format_})")
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+    source = f"USING {format_} OPTIONS (path 'in'{options})"
+    [query] = parse(f"CREATE STREAMING TABLE R (K INT, V STRING) {source}; SELECT DISTINCT K FROM R;")
+    found = first_rows(query, tmp_path)
+    assert found is not None
+    assert found["R"].to_pylist() == [{"K": i, "V": f"it's {i}"} for i in range(30)]
+
+
+@pytest.mark.parametrize("source", ["", "USING kafka OPTIONS (topic 't')", "USING json OPTIONS (path 'no')"])
+def test_streams_that_cannot_be_looked_at(tmp_path: Path, source: str) -> None:
+    [query] = parse(f"CREATE STREAMING TABLE R (K INT) {source}; SELECT DISTINCT K FROM R;")
+    assert first_rows(query, tmp_path) is None

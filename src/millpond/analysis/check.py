@@ -19,9 +19,9 @@ from millpond.analysis.selfjoin import has_self_join
 from millpond.analysis.timing import clocks_of, is_timed
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED, Reason, State, Verdict
 from millpond.errors import WitnessSizeError
-from millpond.query.domains import Domain
+from millpond.query.domains import INTERVAL, Domain
 from millpond.query.evaluate import is_aggregate, item_refs, refs
-from millpond.query.model import TRUE, Query, Ref, Select
+from millpond.query.model import TRUE, Literal, Query, Ref, Select, walk
 from millpond.query.normalize import TooManyParts
 from millpond.query.parse import parse
 from millpond.query.parts import Part, parts_of, refined
@@ -155,13 +155,15 @@ def _undetermined(query: Query, reasons: Sequence[Reason]) -> Verdict:
 
 
 def _not_analysed(query: Query) -> Reason | None:
-    """What is outside this analysis: queries without streams, and timestamps in results or as values."""
+    """What is outside this analysis: queries without streams, windows, timestamps in results or as values."""
     for select in query.selects:
         if not any(o.table.streaming for o in select.occurrences):
             return undetermined_reason("no-stream")
         plain = sum(o.table.streaming for o in select.occurrences) == 1 and not is_aggregate(select)
         if plain and not any(t.distinct for t in query.terms):
             continue  # each row is answered by itself, whatever it holds
+        if any(isinstance(n, Literal) and n.type is INTERVAL for n in walk(select.where)):
+            return undetermined_reason("window")
         shown = item_refs(select.items) | set(select.group_by or ())
         clocks = set(clocks_of(select).values())
         if any(_is_time(select, ref) and _in_stream(select, ref) for ref in shown):

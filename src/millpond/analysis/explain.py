@@ -29,6 +29,10 @@ _UNDETERMINED = {
         "the columns of a stream joined with itself can be ordered in too many ways to look at one by "
         "one; what speaks for growth"
     ),
+    "window": (
+        "it compares moments at a distance in time, and how many rows come within that is not known "
+        "beforehand; with a budget (--memory) it runs, and forgets what has left the window first"
+    ),
     "no-stream": "it reads no stream",
     "time-in-result": "the result holds a timestamp, which this analysis does not cover",
     "second-timestamp": (

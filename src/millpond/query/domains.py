@@ -22,6 +22,7 @@ class Family(Enum):
     BOOLEAN = "boolean"
     DATE = "date"
     TIME = "time"
+    INTERVAL = "interval"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,9 @@ STRING = SqlType("STRING", Family.STRING, Domain.DENSE)
 DATE = SqlType("DATE", Family.DATE, Domain.DISCRETE, Fraction(1), Fraction(-719162), Fraction(2932896))
 # Microseconds since 1970-01-01 00:00.
 TIMESTAMP = SqlType("TIMESTAMP", Family.TIME, Domain.TIME, Fraction(1))
+
+# A length of time: what is added to a TIMESTAMP.  No column has this type.
+INTERVAL = SqlType("INTERVAL", Family.INTERVAL, Domain.TIME, Fraction(1))
 
 
 def decimal(precision: int, scale: int) -> SqlType:

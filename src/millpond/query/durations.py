@@ -13,6 +13,8 @@ _MICROS = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
+# The words in which an INTERVAL is written.
+LENGTH_WORDS = frozenset(("INTERVAL", *(f"{unit}{s}".upper() for unit in _MICROS for s in ("", "s"))))
 _UNIT = rf"(?:{'|'.join(_MICROS)})s?"
 _WHOLE = re.compile(rf"\s*(?:interval\s+)?[0-9]+\s*{_UNIT}(?:\s+[0-9]+\s*{_UNIT})*\s*", re.IGNORECASE)
 _PIECE = re.compile(rf"([0-9]+)\s*({'|'.join(_MICROS)})s?", re.IGNORECASE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -73,6 +74,8 @@ def expression(expr: Expr, slots: Mapping[str, int]) -> Valuer:
 def _arithmetic(op: str, left: Any, right: Any) -> Any:
     if left is None or right is None:
         return None
+    if isinstance(right, timedelta):  # a moment and a length of time
+        return left + right if op == "+" else left - right
     if hasattr(left, "toordinal"):  # a date and a number of days
         return type(left).fromordinal(left.toordinal() + (right if op == "+" else -right))
     if {type(left), type(right)} == {float, Decimal}:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 
 from millpond.errors import Position
 from millpond.query.domains import Domain, SqlType
 
-Scalar = int | float | Decimal | str | bool | date | datetime | None
+Scalar = int | float | Decimal | str | bool | date | datetime | timedelta | None
 
 
 class Op(Enum):

@@ -51,6 +51,8 @@ class Points:
                 return Fraction((value.replace(tzinfo=None) - _INSTANT) // timedelta(microseconds=1))
             case date():
                 return Fraction(value.toordinal() - _EPOCH)
+            case timedelta():
+                return Fraction(value // timedelta(microseconds=1))
             case None:
                 raise ValueError("NULL is not a point")
             case _:
@@ -75,6 +77,8 @@ class Points:
                 return date.fromordinal(int(point) + _EPOCH)
             case Family.TIME:
                 return _INSTANT + timedelta(microseconds=int(point))
+            case Family.INTERVAL:
+                return timedelta(microseconds=int(point))
             case Family.STRING:
                 return self.strings_at([point])[point]
             case Family.NUMBER:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 
@@ -287,6 +288,8 @@ def _shifted(expr: Expr) -> tuple[Ref, Fraction] | None:
         case Ref():
             return expr, Fraction(0)
         case Arithmetic(operator="+" | "-" as op, left=Ref() as ref, right=Literal(value=value)):
+            if isinstance(value, timedelta):
+                value = value // timedelta(microseconds=1)
             if isinstance(value, int | float | Decimal):
                 return ref, Fraction(value) if op == "+" else -Fraction(value)
         case Arithmetic(operator="+", left=Literal(value=value), right=Ref() as ref):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal, localcontext
 from enum import Enum
 from fractions import Fraction
@@ -86,6 +86,10 @@ def value_text(value: Scalar, type_: SqlType | None, dialect: Dialect) -> str:
             return "TRUE" if value else "FALSE"
         case str():
             return dialect.string(value)
+        case timedelta():
+            seconds = Decimal(value // timedelta(microseconds=1)) / 1_000_000
+            unit = "' SECOND" if dialect is Dialect.SPARK else " seconds'"
+            return f"INTERVAL '{seconds:f}{unit}"
         case datetime():
             return f"TIMESTAMP '{value:%Y-%m-%d %H:%M:%S.%f}'"
         case date():

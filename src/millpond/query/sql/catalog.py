@@ -11,7 +11,7 @@ from millpond.errors import NameError_, SqlError, TypeError_
 from millpond.query import domains
 from millpond.query.domains import SqlType, decimal
 from millpond.query.durations import length_of_time
-from millpond.query.model import Column, Occurrence, Source, Table, time_columns
+from millpond.query.model import Column, Condition, Occurrence, Source, Table, time_columns
 from millpond.query.sql import literals
 from millpond.query.sql.conditions import row_condition
 from millpond.query.sql.expressions import Reader
@@ -78,7 +78,15 @@ def read_table(source: Statement) -> Table:
     table = replace(table, time=_time(source, table, clauses))
     _guard_times(source, table, clauses)
     reader = Reader(source, Scope(source, (Occurrence(name, table),)))
-    return replace(table, checks=tuple(row_condition(reader, each) for each in checks))
+    return replace(table, checks=tuple(_check(reader, each) for each in checks))
+
+
+def _check(reader: Reader, node: exp.Expr) -> Condition:
+    interval = node.find(exp.Interval)
+    if interval is not None:
+        message = "INTERVAL is outside the language in a CHECK"
+        raise SqlError(message, reader.source.at(interval), "put the condition in WHERE")
+    return row_condition(reader, node)
 
 
 # --- columns -----------------------------------------------------------------------------------------

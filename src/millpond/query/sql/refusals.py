@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from millpond.errors import SqlError
+from millpond.query.durations import LENGTH_WORDS
 from millpond.query.sql.source import Source, one_line
 
 _JOIN = "write JOIN … ON …, or list the tables in FROM and put the condition in WHERE"
@@ -201,12 +202,13 @@ def all_read(source: Source) -> None:
     """
     names = {var.name.upper() for var in source.tree.find_all(exp.Var)}
     is_create = isinstance(source.tree, exp.Create)
+    words = _WORDS | LENGTH_WORDS if source.tree.find(exp.Interval) else _WORDS
     for index in range(len(source.tokens)):
         word, place = source.word(index), source.token_at
         if index in source.leaves or (is_create and word in names):
             continue
         misplaced = word in ("DISTINCT", "ALL") and source.word(index - 1) not in ("SELECT", "UNION", "(")
-        if misplaced or not _WORDS.issuperset(word.split()):
+        if misplaced or not words.issuperset(word.split()):
             remedy = _FUNCTIONS.get(word, _LEAVE)
             raise SqlError(f"{one_line(word, 40)} is outside the language here", place(index), remedy)
         if word == "," and index + 1 not in source.leaves and source.word(index + 1) in _AFTER_COMMA:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from sqlglot import exp
 
 from millpond.errors import SqlError, TypeError_
-from millpond.query.domains import INT, SMALLINT, TINYINT, Family, SqlType
+from millpond.query.domains import INT, INTERVAL, SMALLINT, TIMESTAMP, TINYINT, Family, SqlType
+from millpond.query.durations import length_of_time
 from millpond.query.model import Arithmetic, Expr, Literal, Ref
 from millpond.query.sql import literals
 from millpond.query.sql.constants import constant
@@ -22,7 +24,7 @@ from millpond.query.sql.expressions import (
     number_needed,
 )
 from millpond.query.sql.refusals import only, outside
-from millpond.query.sql.source import AGGREGATES
+from millpond.query.sql.source import AGGREGATES, one_line
 
 _DAYS = (INT, SMALLINT, TINYINT)
 _SHAPE = "compare columns with each other or with constants, as in A < B, A + 1 <= B, A = 10"
@@ -59,6 +61,8 @@ def row_side(reader: Reader, node: exp.Expr) -> Side:
         return Side(ref, kind, node)
     if isinstance(inner, exp.Neg):
         return _negated(reader, inner)
+    if isinstance(inner, exp.Interval):
+        return _length(reader, inner)
     if type(inner) in OPERATORS:
         only(source, inner, "this", "expression", "typed", "safe")
         return _computed(reader, inner, OPERATORS[type(inner)])
@@ -68,6 +72,16 @@ def row_side(reader: Reader, node: exp.Expr) -> Side:
     if type(inner) in CONDITIONS:
         raise SqlError(f"{source.shown(inner)} stands where a value is expected", source.at(inner), _SHAPE)
     raise outside(source, inner)
+
+
+def _length(reader: Reader, node: exp.Interval) -> Side:
+    """A length of time: ``INTERVAL 10 SECONDS``, ``INTERVAL '1' HOUR``."""
+    written = f"{node.this.name} {node.text('unit')}"
+    micros = length_of_time(written)
+    if micros is None:
+        message = f"INTERVAL {one_line(written, 40)} is not a length of time"
+        raise SqlError(message, reader.source.at(node), "write INTERVAL 10 SECONDS; units go up to weeks")
+    return Side(Literal(timedelta(microseconds=micros), INTERVAL), INTERVAL, node)
 
 
 def _negated(reader: Reader, node: exp.Neg) -> Side:
@@ -112,6 +126,8 @@ def _shifted(reader: Reader, node: exp.Expr, operator_: str, column: Side, by: L
         if by.type not in _DAYS:
             message = f"{reader.source.shown(node)} needs a whole number of days"
             raise TypeError_(message, reader.source.at(node), "add or subtract an INT")
+    elif column.type.family is Family.TIME and by.type is INTERVAL:
+        kind = TIMESTAMP
     else:
         number_needed(reader.source, operator_, column.node, column.type)
         number_needed(reader.source, operator_, node, by.type)
