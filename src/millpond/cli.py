@@ -218,6 +218,10 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", help="the Spark cluster, by default this machine")
     parser.add_argument("--strict", action="store_true", help="end at the first malformed row")
     parser.add_argument("--query", type=int, metavar="K", help="which query of the file, from 1")
+    parser.add_argument(
+        "--memory", type=int, metavar="N", help="rows to keep of a relation in a database (USING lookup)"
+    )
+    parser.add_argument("--policy", metavar="NAME", help="which rows to keep (default: auto)")
 
 
 def _run(arguments: argparse.Namespace) -> int:

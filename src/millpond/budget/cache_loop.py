@@ -17,7 +17,18 @@ from millpond.stochastic.arrays import Bools, Floats, Ints
 
 # What a score is made of, where the order changes without a reference.
 TABLE, NEXT_USE = 0, 4
-__all__ = ["CACHED_LFU", "FIFO", "LFU", "LRU", "LRU_K", "NEXT_USE", "RANDOM", "TABLE", "numbered", "run_cache"]
+__all__ = [
+    "CACHED_LFU",
+    "FIFO",
+    "LFU",
+    "LRU",
+    "LRU_K",
+    "NEXT_USE",
+    "RANDOM",
+    "TABLE",
+    "numbered",
+    "run_cache",
+]
 
 # The step of a reference that never comes.
 NEVER = 1 << 60

@@ -1,7 +1,7 @@
 """An indexed heap over numbered keys: the lowest score is on top, and any key's score may change.
 
-``held`` are the keys from the top, the first ``filled`` of them; ``place`` tells where a key stands, -1 where it
-does not.  The score of a key is the pair of its ``major`` and its ``minor`` number.
+``held`` are the keys from the top, the first ``filled`` of them; ``place`` tells where a key stands, -1
+where it does not.  The score of a key is the pair of its ``major`` and its ``minor`` number.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from millpond.budget import heap
 from millpond.compiled import compiled
 from millpond.stochastic.arrays import Bools, Ints
 
-# What the order is: random, or by references, or by when a key was fetched.  CACHED_LFU forgets the count of a
-# key with its eviction; LRU_K goes by the `depth`-th last reference.
+# What the order is: random, or by references, or by when a key was fetched.  CACHED_LFU forgets the count of
+# a key with its eviction; LRU_K goes by the `depth`-th last reference.
 RANDOM, LFU, LRU_K, FIFO, LRU, CACHED_LFU = 1, 2, 3, 5, 6, 7
 # In the state's numbers: keys held, rows held, references so far, the random generator.
 _FILLED, _ROWS, _NOW, _RANDOM = range(4)
@@ -46,6 +46,11 @@ class OrderedCache:
     def held(self) -> Ints:
         """The keys held, in no particular order."""
         return self._held[: self._numbers[_FILLED]].copy()
+
+    @property
+    def remembered(self) -> Ints:
+        """The keys held by any cache there is: this one."""
+        return self.held
 
     @property
     def last_used(self) -> Ints:

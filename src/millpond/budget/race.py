@@ -20,7 +20,7 @@ _NOW, _LEADER = range(2)
 
 
 class RaceCache:
-    """A cache of ``size`` rows.  The state goes on from batch to batch, and keys may be of several rows each."""
+    """A cache of ``size`` rows; its state goes on from batch to batch, and keys may be of several rows."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -57,8 +57,8 @@ class RaceCache:
         self._grow(weights)
         hits = np.zeros(len(codes), np.bool_)
         _refer(
-            codes, hits, self.size, weights, self._numbers, self._margins, self._filled, self._rows, self._held,
-            self._place, self._used, self._seen, MEMORY, CLEARLY,
+            codes, hits, self.size, weights, self._numbers, self._margins, self._filled, self._rows,
+            self._held, self._place, self._used, self._seen, MEMORY, CLEARLY,
         )  # fmt: skip
         return hits
 
@@ -82,8 +82,8 @@ class RaceCache:
 
 @compiled
 def _refer(
-    codes: Ints, hits: Bools, size: int, weights: Ints, numbers: Ints, margins: Floats, filled: Ints, rows: Ints,
-    held: Ints, place: Ints, used: Ints, seen: Ints, memory: float, clearly: float,
+    codes: Ints, hits: Bools, size: int, weights: Ints, numbers: Ints, margins: Floats, filled: Ints,
+    rows: Ints, held: Ints, place: Ints, used: Ints, seen: Ints, memory: float, clearly: float,
 ) -> None:  # fmt: skip
     hit_by = np.zeros(3, np.bool_)
     for i in range(len(codes)):

@@ -96,8 +96,8 @@ _NOW, _LEADER, _KNOWN = range(3)
 class ShadowCaches:
     """A cache of ``size`` rows and the shadows beside it, one a policy; with one policy it has no shadow.
 
-    The state goes on from batch to batch, keys may be of several rows each, and new keys may come at any time.
-    A policy that is not ``active`` is left out; the first one that is leads unless another does clearly better.
+    The state goes on from batch to batch, keys may be of several rows, and new keys may come at any time.  A
+    policy that is not ``active`` is left out; the first one that is leads unless another is clearly better.
     """
 
     def __init__(self, size: int, kinds: Sequence[int]) -> None:
@@ -107,19 +107,23 @@ class ShadowCaches:
         caches = len(kinds) + 1 if len(kinds) > 1 else 1  # the last one is the real one
         self.shadows = np.zeros(len(kinds), np.int64)
         self._numbers = np.zeros(3, np.int64)
-        # Against the first shadow, over recent references: hits that the other missed less the opposite, and both.
+        # Against the first shadow, over recent references: hits that it missed less the opposite, and both.
         self._margins = np.zeros((2, len(kinds)))
         self._slot = np.empty((caches, 0), np.int64)
         self._held = np.empty((caches, size + 1), np.int64)
         self._filled = np.zeros(caches, np.int64)
         self._rows = np.zeros(caches, np.int64)
-        # By key: its last reference, references, value, age counted up to, class, rows; and the keys as they came.
+        # By key: last reference, references, value, age counted up to, class, rows; and keys as they came.
         self._used, self._seen, self._value, self._since, self._group, self._weight, self._known = (
             np.empty(0, np.int64) for _ in range(7)
         )
         # Of the reuse model: references, ages lived through, rates.
         self._reuse = np.stack(
-            [np.zeros((reuse.CLASSES, reuse.BINS)), np.zeros((reuse.CLASSES, reuse.BINS)), reuse.starting_rates()]
+            [
+                np.zeros((reuse.CLASSES, reuse.BINS)),
+                np.zeros((reuse.CLASSES, reuse.BINS)),
+                reuse.starting_rates(),
+            ]
         )
 
     @property
@@ -157,8 +161,8 @@ class ShadowCaches:
         leaders = np.zeros(len(codes), np.int64)
         _refer(
             codes, values, hits, leaders, self.size, self.kinds, self.active, self._numbers, self.shadows,
-            self._margins, self._slot, self._held, self._filled, self._rows, self._used, self._seen, self._value,
-            self._since, self._group, self._weight, self._known, self._reuse,
+            self._margins, self._slot, self._held, self._filled, self._rows, self._used, self._seen,
+            self._value, self._since, self._group, self._weight, self._known, self._reuse,
             placed.scores, placed.factors, placed.shape, placed.row, placed.origin, MEMORY, CLEARLY,
         )  # fmt: skip
         return hits, leaders
@@ -205,9 +209,9 @@ class ShadowCaches:
 
 @compiled
 def _refer(
-    codes: Ints, values: Ints, hits: Bools, leaders: Ints, size: int, kinds: Ints, active: Bools, numbers: Ints,
-    shadows: Ints, margins: Floats, slot: Ints, held: Ints, filled: Ints, rows: Ints, used: Ints, seen: Ints,
-    value: Ints, since: Ints, group: Ints, weight: Ints, known: Ints, model: Floats,
+    codes: Ints, values: Ints, hits: Bools, leaders: Ints, size: int, kinds: Ints, active: Bools,
+    numbers: Ints, shadows: Ints, margins: Floats, slot: Ints, held: Ints, filled: Ints, rows: Ints,
+    used: Ints, seen: Ints, value: Ints, since: Ints, group: Ints, weight: Ints, known: Ints, model: Floats,
     scores: Floats, factors: Floats, shape: Ints, row: Ints, origin: Ints, memory: float, clearly: float,
 ) -> None:  # fmt: skip
     policies = len(kinds)
@@ -251,7 +255,7 @@ def _refer(
                 leaders[i] = leader
             hit_by[cache] = hit
             kind = kinds[policy]
-            looks_ahead = kind == TABLE or kind == REUSE
+            looks_ahead = kind in (TABLE, REUSE)
             if not hit:
                 if weight[key] > size:
                     continue

@@ -6,7 +6,7 @@ file → verdict → session → sources → frame → sink, until the input end
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +18,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from millpond.analysis.check import check
 from millpond.analysis.verdict import Verdict
 from millpond.errors import MillpondError, RunError
+from millpond.lookups.database import Located
 from millpond.query.parse import read_text
 from millpond.spark.checkpoint import Folders
 from millpond.spark.failure import cause_of
 from millpond.spark.files import Files
+from millpond.spark.lookup import located_relations
 from millpond.spark.metrics import MetricsFile, Tally, metrics_file, scans_of
 from millpond.spark.refusal import refuse_unless_runnable
 from millpond.spark.session import open_session, set_partitions
@@ -45,16 +47,22 @@ def run(
     master: str | None = None,
     strict: bool = False,
     query: int | None = None,
+    memory: int | None = None,
+    policy: str | None = None,
     report: Callable[[Snapshot], None] = lambda snapshot: None,
 ) -> Snapshot:
     """Run a query of a file (``query`` counts from 1); what comes back is how it ended, done or stopped.
 
     Raises RunError if the run fails, another MillpondError if it cannot begin, and KeyboardInterrupt if the
-    user does not wait for the current batch.  ``report`` is called a few times a second.
+    user does not wait for the current batch.  ``memory`` and ``policy`` say how many rows of a relation in a
+    database are kept, and which, where its declaration does not.  ``report`` is called a few times a second.
     """
     began = time.monotonic()
     verdict = _verdict(file, query)
     refuse_unless_runnable(verdict)
+    located = located_relations(verdict.query, memory, policy, Path(file).resolve().parent)
+    if memory is not None and not located:
+        raise MillpondError("the query needs no memory budget", remedy="leave --memory out")
     bound = verdict.state.entries
 
     def work(stop: Stop) -> Snapshot:
@@ -62,7 +70,7 @@ def run(
         try:
             with open_session(master) as spark:
                 folder = Path(file).resolve().parent
-                job = _prepared(spark, verdict, folder, output, checkpoint, format, strict)
+                job = _prepared(spark, verdict, located, folder, output, checkpoint, format, strict)
                 tally = Tally(bound, job.scans(), began)
                 watch = _Watch(job, tally, log, stop)
                 ended = watch.until_it_ends(once, report)
@@ -125,6 +133,7 @@ class _Job:
 def _prepared(
     spark: SparkSession,
     verdict: Verdict,
+    located: Mapping[str, Located],
     folder: Path,
     output: str,
     checkpoint: str | None,
@@ -133,6 +142,7 @@ def _prepared(
 ) -> _Job:
     """Everything up to the start.  The folders are looked at first and claimed last."""
     from millpond.spark.enriched import build_enriched, is_enriched, unreadable_rows
+    from millpond.spark.lookup import build_lookup
     from millpond.spark.source import open_source
     from millpond.spark.stream import build
     from millpond.spark.timed import build_timed
@@ -143,9 +153,15 @@ def _prepared(
     sink = Sink(files, output, format)
     folders = Folders(files, checkpoint, output)
     continued = folders.check(query)
-    sources = {name: open_source(spark, table, folder, strict) for name, table in query.tables.items()}
+    sources = {
+        name: open_source(spark, table, folder, strict)
+        for name, table in query.tables.items()
+        if name not in located
+    }
     endings = None
-    if verdict.timed is not None and is_enriched(query):
+    if located:
+        built = build_lookup(spark, query, sources, located)
+    elif verdict.timed is not None and is_enriched(query):
         built = build_enriched(spark, query, sources)
     elif verdict.timed is not None:
         endings = f"{checkpoint}/{_ENDINGS}"
@@ -161,9 +177,9 @@ def _prepared(
     set_partitions(spark, partitions)
     folders.claim(query, partitions, continued)
     if continued is None:
-        for name, table in query.tables.items():
-            if not table.streaming and sources[name].rejects:
-                sink.reject(name, unreadable_rows(sources[name]))
+        for name, source in sources.items():
+            if not query.tables[name].streaming and source.rejects:
+                sink.reject(name, unreadable_rows(source))
     return _Job(built.frame, sink, checkpoint, files, endings)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import sqlglot
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -10,13 +12,16 @@ from pyspark.sql.types import DataType, DecimalType
 
 from millpond.analysis.check import decide
 from millpond.errors import MillpondError, NameError_
+from millpond.lookups.database import declared
+from millpond.lookups.relation import FORMAT, relation_of
 from millpond.query import domains
 from millpond.query.domains import SqlType
 from millpond.query.model import Column, Table
 from millpond.query.model import Source as Origin
 from millpond.query.parse import parse_query
 from millpond.spark.enriched import build_enriched, is_enriched
-from millpond.spark.kinds import KIND, NOTE, REJECTED, ROW, STATE, WAIT
+from millpond.spark.kinds import HITS, KIND, LOOKUPS, MEASURE, NOTE, REJECTED, ROW, STATE, WAIT
+from millpond.spark.lookup import build_lookup, located_relations
 from millpond.spark.refusal import refuse_unless_runnable
 from millpond.spark.source import Source
 from millpond.spark.stream import build
@@ -26,6 +31,8 @@ from millpond.spark.timed import build_timed
 OBSERVED = "millpond"
 # Where Spark notes the delay of a column's watermark, in milliseconds.
 _WATERMARK = "spark.watermarkDelayMs"
+# Relations in databases, by session and name in lower case.
+_lookups: dict[tuple[str, str], Table] = {}
 _TYPES: dict[str, SqlType] = {
     "boolean": domains.BOOLEAN,
     "tinyint": domains.TINYINT,
@@ -40,22 +47,26 @@ _TYPES: dict[str, SqlType] = {
 }
 
 
-def sql(spark: SparkSession, query: str, memory: int | None = None, policy: str = "heeb") -> DataFrame:
+def sql(spark: SparkSession, query: str, memory: int | None = None, policy: str | None = None) -> DataFrame:
     """The answer of a bounded query over the session's temporary views, as it grows.
 
     Streams are the streaming views.  Every row is emitted once (of a group, a row at each change with a
     growing ``_revision``), so that any sink in append mode holds the exact answer at every moment.
     """
-    del policy
-    if memory is not None:
-        raise MillpondError("a memory budget is for unbounded queries", remedy="leave memory out")
     views = _views(spark, query)
-    tables = {name: _table(name, frame) for name, frame in views.items()}
+    tables = {name: view if isinstance(view, Table) else _table(name, view) for name, view in views.items()}
     parsed = parse_query(query, tables)
     verdict = decide(parsed)
     refuse_unless_runnable(verdict)
-    sources = {name: Source(views[name], False) for name in parsed.tables}
-    if verdict.timed is not None and is_enriched(parsed):
+    located = located_relations(parsed, memory, policy)
+    if memory is not None and not located:
+        raise MillpondError("a memory budget is for unbounded queries", remedy="leave memory out")
+    sources = {
+        name: Source(view, False) for name in parsed.tables if not isinstance(view := views[name], Table)
+    }
+    if located:
+        built = build_lookup(spark, parsed, sources, located)
+    elif verdict.timed is not None and is_enriched(parsed):
         built = build_enriched(spark, parsed, sources)
     elif verdict.timed is not None:
         built = build_timed(spark, parsed, verdict.timed, sources)
@@ -73,19 +84,56 @@ def sql(spark: SparkSession, query: str, memory: int | None = None, policy: str 
             F.count_if(F.col(KIND) == REJECTED).alias("rejected_rows"),
             F.sum(F.when(F.col(KIND) == WAIT, F.col(NOTE)["entries"])).alias("waiting_rows"),
         )
+    if located:
+        counted = F.when(F.col(KIND) == MEASURE, F.col(NOTE))
+        frame = frame.observe(
+            OBSERVED,
+            F.sum(F.when(counted["reason"] == LOOKUPS, counted["entries"])).alias("lookups"),
+            F.sum(F.when(counted["reason"] == HITS, counted["entries"])).alias("lookup_hits"),
+            F.count_if(F.col(KIND) == ROW).alias("output_rows"),
+        )
     return frame.where(F.col(KIND) == ROW).select(*built.columns)
 
 
-def _views(spark: SparkSession, query: str) -> dict[str, DataFrame]:
-    """The views that the query names, as it spells them first."""
+def lookup(
+    spark: SparkSession,
+    name: str,
+    url: str,
+    dbtable: str,
+    memory: int | None = None,
+    policy: str | None = None,
+    ttl: str | None = None,
+    timeout: str | None = None,
+    retries: int | None = None,
+) -> None:
+    """Let queries of this session look rows up in a table of a database, under a name."""
+    given = {"url": url, "dbtable": dbtable, "memory": memory, "policy": policy, "ttl": ttl}
+    given |= {"timeout": timeout, "retries": retries}
+    options = {key: str(value) for key, value in given.items() if value is not None}
+    bare = Table(name, (), False, source=Origin(FORMAT, options))
+    relation = relation_of(bare, memory or 1)
+    table = replace(bare, columns=declared(relation), source=Origin(FORMAT, options | {"url": relation.url}))
+    _lookups[_session(spark), name.lower()] = table
+
+
+def _session(spark: SparkSession) -> str:
+    return str(spark._jsparkSession.sessionUUID())
+
+
+def _views(spark: SparkSession, query: str) -> dict[str, DataFrame | Table]:
+    """The views that the query names, as it spells them first; of a relation in a database, its table."""
     try:
         tree = sqlglot.parse_one(query, dialect="spark")
     except sqlglot.errors.SqlglotError:
         return {}  # our own parser says what is wrong
-    found: dict[str, DataFrame] = {}
+    found: dict[str, DataFrame | Table] = {}
+    session = _session(spark)
     for table in tree.find_all(sqlglot.exp.Table):
         name = table.name
         if name.lower() in {known.lower() for known in found}:
+            continue
+        if (known := _lookups.get((session, name.lower()))) is not None and not table.db:
+            found[name] = replace(known, name=name)
             continue
         try:
             found[name] = spark.table(table.sql(dialect="spark") if table.db else f"`{name}`")
