@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,13 +79,17 @@ class Fetcher:
             try:
                 return self._fetch(keys)
             except (SQLAlchemyError, OSError) as error:
-                if self._engine is not None:
-                    self._engine.dispose()
-                self._engine = None
+                self.close()
                 if not is_passing(error) or attempt == retries:
                     raise self._failure(error, attempt + 1) from None
             self._sleep(_PAUSE * 2**attempt)
         raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """Let the database go; the next fetch connects anew."""
+        if self._engine is not None:
+            self._engine.dispose()
+        self._engine = None
 
     def _failure(self, error: BaseException, tries: int) -> RunError:
         name = one_line(self._located.relation.name)
@@ -94,6 +99,7 @@ class Fetcher:
     def _fetch(self, keys: Sequence[pa.Array]) -> pa.Table:
         if self._engine is None:
             self._engine = self._connect(self._located.relation)
+            weakref.finalize(self, self._engine.dispose)
             self._statement = self._selection(self._engine.dialect.name)
         step = self._most_keys(self._engine.dialect.name) or max(len(keys[0]), 1)
         values = [_parameters(found, array, self._zone) for found, array in zip(self._key, keys, strict=True)]

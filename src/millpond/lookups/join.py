@@ -45,9 +45,6 @@ class Joined:
     after: tuple[Condition, ...]
     needed: tuple[Ref, ...]  # the columns that are used after the look-ups, or by one
 
-    def needed_of(self, occurrence: Occurrence) -> list[str]:
-        return [ref.column for ref in self.needed if ref.occurrence == occurrence.alias]
-
 
 def plan_joins(query: Query) -> tuple[Joined, ...]:
     """The selects of a query with relations to be looked up; MillpondError where that cannot be done."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -19,7 +19,7 @@ from millpond.lookups.relation import looked_up, relation_of
 from millpond.query.model import Query, Ref, Select
 from millpond.spark.enriched import prefixed, rejected_rows
 from millpond.spark.kinds import KIND, MEASURE, NOTE, ROW
-from millpond.spark.source import Source, spark_schema
+from millpond.spark.source import Source, spark_type
 from millpond.spark.stream import NO_NOTE, Built, Sources, result_schema
 from millpond.synopsis.sqltext import Dialect, all_of, condition_sql, expression_sql
 
@@ -75,33 +75,26 @@ def _looked_up(
 ) -> DataFrame:
     """The select's rows, and what was counted."""
     there = {o.alias for o in joined.base}
-    columns = [F.col(_name(ref)) for ref in joined.needed if ref.occurrence in there]
+    # In Python every column has a plain name: PySpark takes a dot for the way into a struct.
+    names = {ref: f"c{number}" for number, ref in enumerate(joined.needed)}
+    columns = [F.col(_name(ref)).alias(name) for ref, name in names.items() if ref.occurrence in there]
     steps: list[Step] = []
-    for number, keyed in enumerate(joined.steps):
-        asked = []
-        for place, (own, expr) in enumerate(zip(keyed.columns, keyed.asked, strict=True)):
-            if isinstance(expr, Ref) and expr.occurrence not in there:
-                asked.append(str(expr))
-                continue
-            name, kind = f"_key{number}_{place}", keyed.occurrence.table.column(own).type
-            columns.append(
-                F.expr(f"try_cast({expression_sql(expr, _name, Dialect.SPARK)} AS {kind})").alias(name)
-            )
-            asked.append(name)
-        steps.append(_step(joined, keyed, tuple(asked), located[keyed.occurrence.table.name]))
+    for keyed in joined.steps:
+        asked, made = _asked(select, keyed, names, f"_key{len(steps)}")
+        columns += made
+        alias, relation = keyed.occurrence.alias, located[keyed.occurrence.table.name]
+        added = tuple((ref.column, name) for ref, name in names.items() if ref.occurrence == alias)
+        steps.append(Step(uuid4().hex, relation, asked, keyed.columns, added))
     before = all_of([condition_sql(c, _name, Dialect.SPARK) for c in joined.before])
     taken = base.where(F.expr(before)).select(*columns)
-    output = _output_schema(taken, joined)
+    output = _output_schema(taken, steps)
     arrow = to_arrow_schema(output).serialize().to_pybytes()
     found = taken.mapInArrow(Lookup(tuple(steps), arrow, zone).__call__, output)
-    after = all_of([condition_sql(c, _name, Dialect.SPARK) for c in joined.after])
+    after = all_of([condition_sql(c, names.__getitem__, Dialect.SPARK) for c in joined.after])
     items = [
-        F.expr(
-            f"CASE WHEN {MEASURED} IS NULL THEN {expression_sql(item.expression, _name, Dialect.SPARK)} END"
-        )
-        .cast(field.dataType)
-        .alias(field.name)
+        F.expr(f"CASE WHEN {MEASURED} IS NULL THEN {text} END").cast(field.dataType).alias(field.name)
         for item, field in zip(select.items, schema.fields, strict=True)
+        for text in [expression_sql(item.expression, names.__getitem__, Dialect.SPARK)]
     ]
     row_kind = f"CAST(CASE WHEN {MEASURED} IS NULL THEN {ROW} ELSE {MEASURE} END AS TINYINT)"
     return found.where(F.expr(f"{MEASURED} IS NOT NULL OR {after}")).select(
@@ -109,20 +102,31 @@ def _looked_up(
     )
 
 
-def _step(joined: Joined, keyed: Keyed, asked: tuple[str, ...], located: Located) -> Step:
-    added = [(name, str(Ref(keyed.occurrence.alias, name))) for name in joined.needed_of(keyed.occurrence)]
-    return Step(uuid4().hex, located, asked, keyed.columns, tuple(added))
+def _asked(
+    select: Select, keyed: Keyed, names: Mapping[Ref, str], prefix: str
+) -> tuple[tuple[str, ...], list[Column]]:
+    """The columns with the values of a key, in its types; and those of them that have to be made."""
+    asked: list[str] = []
+    made: list[Column] = []
+    for own, expr in zip(keyed.columns, keyed.asked, strict=True):
+        kind = keyed.occurrence.table.column(own).type
+        if isinstance(expr, Ref) and select.type_of(expr) == kind:
+            asked.append(names[expr])
+            continue
+        asked.append(f"{prefix}_{len(asked)}")
+        text = expression_sql(expr, _name, Dialect.SPARK)
+        made.append(F.expr(f"try_cast({text} AS {kind})").alias(asked[-1]))
+    return tuple(asked), made
 
 
-def _output_schema(taken: DataFrame, joined: Joined) -> StructType:
+def _output_schema(taken: DataFrame, steps: Sequence[Step]) -> StructType:
     """The columns that went in and are needed, those that were looked up, and what was counted."""
-    fields = [f for f in taken.schema.fields if not f.name.startswith("_key")]
-    for keyed in joined.steps:
-        types = {f.name: f.dataType for f in spark_schema(keyed.occurrence.table).fields}
-        for name in joined.needed_of(keyed.occurrence):
-            fields.append(StructField(str(Ref(keyed.occurrence.alias, name)), types[name]))
-    nullable = [StructField(f.name, f.dataType) for f in fields]
-    return StructType([*nullable, StructField(MEASURED, StringType()), StructField(COUNTED, LongType())])
+    types = [(f.name, f.dataType) for f in taken.schema.fields if not f.name.startswith("_key")]
+    for step in steps:
+        kinds = {column.name: column.type for column in step.located.relation.columns}
+        types += [(name, spark_type(kinds[column])) for column, name in step.added]
+    types += [(MEASURED, StringType()), (COUNTED, LongType())]
+    return StructType([StructField(name, kind) for name, kind in types])
 
 
 def _name(ref: Ref) -> str:

@@ -65,7 +65,7 @@ def test_what_does_not_pass_in_time_ends_the_run(url: str) -> None:
 
 def test_what_cannot_pass_is_not_tried_again(url: str) -> None:
     failing = Failing(99, lambda: ProgrammingError("SELECT 1", {}, Exception("permission denied")))
-    with pytest.raises(RunError, match="^R: its database cannot be read: permission denied$"):
+    with pytest.raises(RunError, match=r"^R: its database cannot be read: permission denied$"):
         failing.fetcher(url).fetch([pa.array([2], pa.int32())])
     assert failing.pauses == []
 
@@ -74,9 +74,11 @@ def test_a_file_that_goes_away_and_comes_back(url: str, tmp_path: Path) -> None:
     located = relation(url, INT_LABEL, 3)
     path, away = tmp_path / "r.db", tmp_path / "away.db"
     path.rename(away)
-    fetcher = Fetcher(
-        located, ["K"], ["LABEL"], sleep=lambda seconds: (away.exists() and away.rename(path)) or None
-    )
+
+    def back(seconds: float) -> None:
+        away.rename(path)
+
+    fetcher = Fetcher(located, ["K"], ["LABEL"], sleep=back)
     assert fetcher.fetch([pa.array([1], pa.int32())]).num_rows == 1
     assert not away.exists()
 
@@ -156,7 +158,7 @@ def test_options_that_are_wrong(options: dict[str, str], told: str) -> None:
 def test_the_size_has_to_be_said() -> None:
     table = Table("R", COLUMNS, False, source=Source("lookup", {"url": "x", "dbtable": "R"}))
     with pytest.raises(
-        MillpondError, match="^R does not say how many of its rows may be kept; add memory 'N'"
+        MillpondError, match=r"^R does not say how many of its rows may be kept; add memory 'N'"
     ):
         relation_of(table)
     assert relation_of(table, 9).memory == 9
