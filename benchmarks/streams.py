@@ -91,7 +91,7 @@ def batches_of(query: StreamingQuery) -> list[Batch]:
         if "addBatch" not in progress.durationMs:
             continue
         observed = progress.observedMetrics.get(OBSERVED)
-        entries = observed["state_entries"] if observed is not None else None
+        entries = observed.asDict().get("state_entries") if observed is not None else None
         out.append(
             Batch(
                 progress.numInputRows,

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for the tests of one process, where the machine has the programs for it."""
+"""A PostgreSQL server for tests and measurements, where the machine has the programs for it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ _PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/p
 
 
 class Server:
-    """Answers on a Unix socket in its own folder; ``url`` is that of its database."""
+    """Answers on a Unix socket in its own folder, and on a port if it is given one."""
 
-    def __init__(self, programs: Path, folder: Path, user: list[str]) -> None:
+    def __init__(self, programs: Path, folder: Path, user: list[str], port: int | None) -> None:
         self._programs, self._folder, self._user = programs, folder, user
+        self._options = f"-c unix_socket_directories={folder} -c fsync=off -c listen_addresses="
+        self._options += f"127.0.0.1 -c port={port}" if port else ""
         self.url = f"postgresql+psycopg://tester@/postgres?host={folder}"
+        self.url += f"&port={port}" if port else ""
 
     def make(self) -> None:
         self._run("initdb", "--auth=trust", "--username=tester", "--no-sync", "--encoding=UTF8", "--locale=C")
 
     def start(self) -> None:
-        options = f"-c listen_addresses= -c unix_socket_directories={self._folder} -c fsync=off"
-        self._run("pg_ctl", "start", "--wait", f"--options={options}", f"--log={self._folder}/log")
+        self._run("pg_ctl", "start", "--wait", f"--options={self._options}", f"--log={self._folder}/log")
 
     def stop(self) -> None:
         self._run("pg_ctl", "stop", "--mode=immediate", "--wait")
@@ -43,7 +45,7 @@ class Server:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
+def server(port: int | None = None) -> Iterator[Server]:
     """A server that runs; the test is skipped where there can be none."""
     found = shutil.which("initdb")
     beside = [path for place in _PLACES for path in sorted(Path("/").glob(place[1:]))]
@@ -58,7 +60,7 @@ def server() -> Iterator[Server]:
             pytest.skip("PostgreSQL does not run as root, and there is no other user to run it")
         user = ["runuser", "-u", name, "--"]
         shutil.chown(folder, name)
-    made = Server(programs, folder, user)
+    made = Server(programs, folder, user, port)
     try:
         made.make()
         made.start()

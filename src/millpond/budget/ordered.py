@@ -6,17 +6,20 @@ A fetched key is always taken in, unless it alone is larger than the cache.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 
 from millpond.budget import heap
 from millpond.compiled import compiled
-from millpond.stochastic.arrays import Bools, Ints
+from millpond.stochastic.arrays import Bools, Floats, Ints
 
 # What the order is: random, or by references, or by when a key was fetched.  CACHED_LFU forgets the count of
 # a key with its eviction; LRU_K goes by the `depth`-th last reference.
 RANDOM, LFU, LRU_K, FIFO, LRU, CACHED_LFU = 1, 2, 3, 5, 6, 7
 # In the state's numbers: keys held, rows held, references so far, the random generator.
 _FILLED, _ROWS, _NOW, _RANDOM = range(4)
+Array = TypeVar("Array", Ints, Bools, Floats)
 # Spreads a small seed over all bits; odd, as the generator's state must not be zero.
 _SPREAD = 0x9E3779B97F4A7C15
 _BITS = 0x7FFFFFFFFFFFFFFF
@@ -34,7 +37,7 @@ class OrderedCache:
         self._weight = np.empty(0, np.int64)
         self._used = np.empty(0, np.int64)
         self._major = np.empty(0, np.int64)
-        self._times = np.empty((0, depth if kind == LRU_K else 1), np.int64)
+        self._times = np.empty((depth if kind == LRU_K else 1, 0), np.int64)
         self._seen = np.empty(0, np.int64)
 
     @property
@@ -54,7 +57,7 @@ class OrderedCache:
 
     @property
     def last_used(self) -> Ints:
-        """The step of each key's last reference."""
+        """The step of each key's last reference; there may be room for more keys."""
         return self._used
 
     def refer(self, codes: Ints, weights: Ints) -> Bools:
@@ -74,7 +77,11 @@ class OrderedCache:
         filled = self._numbers[_FILLED]
         self._held[:filled] = numbers[self._held[:filled]]
         self._place, self._weight, self._used = self._place[kept], self._weight[kept], self._used[kept]
-        self._seen, self._major, self._times = self._seen[kept], self._major[kept], self._times[kept]
+        self._seen, self._major, self._times = (
+            self._seen[kept],
+            self._major[kept],
+            np.ascontiguousarray(self._times[:, kept]),
+        )
 
     def _grow(self, count: int) -> None:
         self._place = grown(self._place, count, -1)
@@ -82,16 +89,16 @@ class OrderedCache:
         self._used = grown(self._used, count, -1)
         self._seen = grown(self._seen, count, 0)
         self._major = grown(self._major, count, 0)
-        if len(self._times) < count:
-            more = np.full((count - len(self._times), self._times.shape[1]), -1, np.int64)
-            self._times = np.concatenate([self._times, more])
+        self._times = grown(self._times, count, -1)
 
 
-def grown(values: Ints, count: int, fill: int) -> Ints:
-    """The values, and as many more as make up the count."""
-    if len(values) >= count:
+def grown(values: Array, count: int, fill: int) -> Array:
+    """The values with room for ``count`` in the last dimension; at least doubled, so as to grow seldom."""
+    missing = count - values.shape[-1]
+    if missing <= 0:
         return values
-    return np.concatenate([values, np.full(count - len(values), fill, np.int64)])
+    room = (*values.shape[:-1], max(missing, values.shape[-1]))
+    return np.concatenate([values, np.full(room, fill, values.dtype)], axis=-1)
 
 
 @compiled
@@ -110,7 +117,7 @@ def _refer(
     codes: Ints, hits: Bools, size: int, kind: int, weights: Ints, numbers: Ints, held: Ints, place: Ints,
     weight: Ints, used: Ints, seen: Ints, major: Ints, times: Ints,
 ) -> None:  # fmt: skip
-    depth = times.shape[1]
+    depth = times.shape[0]
     for i in range(len(codes)):
         key, now = codes[i], numbers[_NOW]
         numbers[_NOW] = now + 1
@@ -120,13 +127,13 @@ def _refer(
         if kind == CACHED_LFU and not hit:
             seen[key] = 0
         if kind == LRU_K:
-            times[key, seen[key] % depth] = now
+            times[seen[key] % depth, key] = now
         seen[key] += 1
         if kind in (LFU, CACHED_LFU):
             major[key] = seen[key]
         elif kind == LRU_K:
             # The ring's next entry is the depth-th last reference, or -1 where there were fewer.
-            major[key] = times[key, seen[key] % depth]
+            major[key] = times[seen[key] % depth, key]
         elif kind == LRU or (kind == FIFO and not hit):
             major[key] = now
         if hit:

@@ -15,6 +15,8 @@ from millpond.stochastic.arrays import Bools, Floats, Ints
 
 # The shadows of the two policies, and the cache itself, which stands in the order of both.
 _BY_USE, _BY_COUNT, _REAL = range(3)
+# The orders by use are rings, one of LRU's shadow and one of the cache; those by count are heaps.
+_SHADOW, _CACHE = range(2)
 # In the state's numbers: references so far, whether LFU leads.
 _NOW, _LEADER = range(2)
 
@@ -26,10 +28,14 @@ class RaceCache:
         self.size = size
         self._numbers = np.zeros(2, np.int64)
         self._margins = np.zeros(2)  # hits of LFU that LRU missed less the opposite, and both
-        self._filled = np.zeros(4, np.int64)
         self._rows = np.zeros(3, np.int64)
-        self._held = np.empty((4, size + 1), np.int64)
-        self._place = np.empty((4, 0), np.int64)
+        # By key, in each ring: the place of the one used before it and after it, -1 where it is not there.  The
+        # oldest comes after the place 0, which is no key's: key n is at n + 1.
+        self._rings = np.full((2, 2, 1), 0, np.int64)
+        # In each heap: how many keys, which, and where a key stands.
+        self._filled = np.zeros(2, np.int64)
+        self._held = np.empty((2, size + 1), np.int64)
+        self._place = np.empty((2, 0), np.int64)
         self._used, self._seen = (np.empty(0, np.int64) for _ in range(2))
 
     @property
@@ -40,12 +46,13 @@ class RaceCache:
     @property
     def held(self) -> Ints:
         """The keys held, in no particular order."""
-        return self._held[_REAL, : self._filled[_REAL]].copy()
+        return self._held[_CACHE, : self._filled[_CACHE]].copy()
 
     @property
     def remembered(self) -> Ints:
         """The keys held by the cache or a shadow."""
-        return np.unique(np.concatenate([h[:n] for h, n in zip(self._held, self._filled, strict=True)]))
+        ringed = np.flatnonzero(self._rings[_SHADOW, 0, 1:] >= 0)
+        return np.union1d(np.union1d(self.held, self._held[_SHADOW, : self._filled[_SHADOW]]), ringed)
 
     @property
     def last_used(self) -> Ints:
@@ -57,8 +64,8 @@ class RaceCache:
         self._grow(weights)
         hits = np.zeros(len(codes), np.bool_)
         _refer(
-            codes, hits, self.size, weights, self._numbers, self._margins, self._filled, self._rows,
-            self._held, self._place, self._used, self._seen, MEMORY, CLEARLY,
+            codes, hits, self.size, weights, self._numbers, self._margins, self._rows, self._rings,
+            self._filled, self._held, self._place, self._used, self._seen, MEMORY, CLEARLY,
         )  # fmt: skip
         return hits
 
@@ -70,20 +77,23 @@ class RaceCache:
             held[:filled] = numbers[held[:filled]]
         self._place = np.ascontiguousarray(self._place[:, kept])
         self._used, self._seen = self._used[kept], self._seen[kept]
+        places = np.append(-1, numbers) + 1
+        rings = self._rings[:, :, np.append(0, kept + 1)]
+        self._rings = np.where(rings >= 0, places[rings], -1)
 
     def _grow(self, weights: Ints) -> None:
-        missing = len(weights) - self._place.shape[1]
-        if missing > 0:
-            self._place = np.hstack([self._place, np.full((4, missing), -1, np.int64)])
+        self._place = grown(self._place, len(weights), -1)
+        self._rings = grown(self._rings, len(weights) + 1, -1)
         self._used, self._seen = grown(self._used, len(weights), -1), grown(self._seen, len(weights), 0)
-        for cache in (_BY_USE, _BY_COUNT, _REAL):
-            self._rows[cache] = weights[self._held[cache, : self._filled[cache]]].sum()
+        shadow = np.flatnonzero(self._rings[_SHADOW, 0, 1 : len(weights) + 1] >= 0)
+        by_count = self._held[_SHADOW, : self._filled[_SHADOW]]
+        self._rows[:] = weights[shadow].sum(), weights[by_count].sum(), weights[self.held].sum()
 
 
 @compiled
 def _refer(
-    codes: Ints, hits: Bools, size: int, weights: Ints, numbers: Ints, margins: Floats, filled: Ints,
-    rows: Ints, held: Ints, place: Ints, used: Ints, seen: Ints, memory: float, clearly: float,
+    codes: Ints, hits: Bools, size: int, weights: Ints, numbers: Ints, margins: Floats, rows: Ints,
+    rings: Ints, filled: Ints, held: Ints, place: Ints, used: Ints, seen: Ints, memory: float, clearly: float,
 ) -> None:  # fmt: skip
     hit_by = np.zeros(3, np.bool_)
     for i in range(len(codes)):
@@ -92,22 +102,36 @@ def _refer(
         numbers[_NOW] += 1
         seen[key] += 1
         for cache in range(3):
-            hit_by[cache] = place[cache, key] >= 0
-            counted = cache == _REAL and numbers[_LEADER] == 1
+            order = _CACHE if cache == _REAL else _SHADOW
+            in_ring, in_heap = cache != _BY_COUNT, cache != _BY_USE
+            hit = place[order, key] >= 0 if in_heap else rings[order, 0, key + 1] >= 0
+            hit_by[cache] = hit
             room = size
-            if not hit_by[cache]:
-                if weights[key] > size:
-                    continue
+            if hit:
+                if in_ring:
+                    _leave(key, rings[order])
+                    _join(key, rings[order])
+                if in_heap:
+                    heap.sink(place[order, key], filled[order], held[order], place[order], seen, used)
+            elif weights[key] <= size:
                 room -= weights[key]
             else:
-                _moved(cache, key, filled, held, place, used, seen)
+                continue
+            counted = not in_ring or (in_heap and numbers[_LEADER] == 1)
             while rows[cache] > room:
-                at = 3 if counted else cache
-                gone = held[at, 0]
-                _drop(cache, gone, filled, held, place, used, seen)
+                gone = held[order, 0] if counted else rings[order, 1, 0] - 1
+                if in_ring:
+                    _leave(gone, rings[order])
+                if in_heap:
+                    heap.remove(gone, filled[order], held[order], place[order], seen, used)
+                    filled[order] -= 1
                 rows[cache] -= weights[gone]
-            if not hit_by[cache]:
-                _take(cache, key, filled, held, place, used, seen)
+            if not hit:
+                if in_ring:
+                    _join(key, rings[order])
+                if in_heap:
+                    heap.push(key, filled[order], held[order], place[order], seen, used)
+                    filled[order] += 1
                 rows[cache] += weights[key]
         hits[i] = hit_by[_REAL]
         margins *= 1 - 1 / memory
@@ -121,32 +145,18 @@ def _refer(
 
 
 @compiled
-def _orders(cache: int) -> tuple[int, int]:
-    """The first and the last of the heaps of a cache."""
-    return (_REAL, 3) if cache == _REAL else (cache, cache)
+def _join(key: int, ring: Ints) -> None:
+    """Become the last used."""
+    newest = ring[0, 0]
+    ring[1, newest] = key + 1
+    ring[0, key + 1] = newest
+    ring[1, key + 1] = 0
+    ring[0, 0] = key + 1
 
 
 @compiled
-def _moved(cache: int, key: int, filled: Ints, held: Ints, place: Ints, used: Ints, seen: Ints) -> None:
-    first, last = _orders(cache)
-    for at in range(first, last + 1):
-        major = seen if at % 2 == 1 else used
-        heap.sink(place[at, key], filled[at], held[at], place[at], major, used)
-
-
-@compiled
-def _take(cache: int, key: int, filled: Ints, held: Ints, place: Ints, used: Ints, seen: Ints) -> None:
-    first, last = _orders(cache)
-    for at in range(first, last + 1):
-        major = seen if at % 2 == 1 else used
-        heap.push(key, filled[at], held[at], place[at], major, used)
-        filled[at] += 1
-
-
-@compiled
-def _drop(cache: int, key: int, filled: Ints, held: Ints, place: Ints, used: Ints, seen: Ints) -> None:
-    first, last = _orders(cache)
-    for at in range(first, last + 1):
-        major = seen if at % 2 == 1 else used
-        heap.remove(key, filled[at], held[at], place[at], major, used)
-        filled[at] -= 1
+def _leave(key: int, ring: Ints) -> None:
+    before, after = ring[0, key + 1], ring[1, key + 1]
+    ring[1, before] = after
+    ring[0, after] = before
+    ring[0, key + 1] = ring[1, key + 1] = -1

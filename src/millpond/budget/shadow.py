@@ -193,9 +193,7 @@ class ShadowCaches:
 
     def _grow(self, weights: Ints) -> None:
         count = len(weights)
-        missing = count - self._slot.shape[1]
-        if missing > 0:
-            self._slot = np.hstack([self._slot, np.full((len(self._slot), missing), -1, np.int64)])
+        self._slot = grown(self._slot, count, -1)
         self._used = grown(self._used, count, -1)
         self._seen, self._value, self._since, self._group, self._weight, self._known = (
             grown(column, count, 0)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millpond.budget.ordered import grown
 from millpond.lookups.fetch import Fetcher
 from millpond.lookups.policies import Player
 from millpond.stochastic.arrays import Bools, Ints
@@ -124,11 +125,8 @@ class RowCache:
         return codes, np.asarray(columns[0], np.int64) if whole else codes
 
     def _grow(self, count: int) -> None:
-        missing = count - len(self._count)
-        self._first = np.concatenate([self._first, np.zeros(missing, np.int64)])
-        self._count = np.concatenate([self._count, np.zeros(missing, np.int64)])
-        self._fetched = np.concatenate([self._fetched, np.zeros(missing)])
-        self._kept = np.concatenate([self._kept, np.zeros(missing, np.bool_)])
+        self._first, self._count = grown(self._first, count, 0), grown(self._count, count, 0)
+        self._fetched, self._kept = grown(self._fetched, count, 0), grown(self._kept, count, 0)
 
     def _fetch(self, missing: Ints, keys: Sequence[pa.Array], now: float) -> None:
         """Add the rows of the missing keys to the table."""
@@ -161,7 +159,7 @@ class RowCache:
 
     def _forget(self) -> None:
         """Keep half of the keys known: those held, then the ones last referred to."""
-        used = self._player.last_used.copy()
+        used = self._player.last_used[: len(self._numbers)].copy()
         used[self._player.remembered] = np.iinfo(np.int64).max
         kept = np.sort(np.argsort(-used, kind="stable")[: max(self._most // 2, len(self._player.remembered))])
         self._player.forget(kept)

@@ -110,7 +110,11 @@ def _settings(url: URL, timeout: float) -> tuple[URL, dict[str, Any]]:
             given = url.query.get("options")
             told = f"{given} {options}" if isinstance(given, str) else options
             url = url.difference_update_query(["options"])
-            return url, {"connect_timeout": max(2, ceil(timeout)), "options": told}
+            return url, {
+                "connect_timeout": max(2, ceil(timeout)),
+                "tcp_user_timeout": ceil(timeout * 1000),  # for a server that no longer answers at all
+                "options": told,
+            }
         case "sqlite" if url.database and not url.database.startswith((":memory:", "file:")):
             if not Path(url.database).is_file():
                 raise FileNotFoundError(f"there is no file {one_line(url.database, 200)}")

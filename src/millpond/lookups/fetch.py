@@ -6,6 +6,8 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +26,8 @@ from millpond.query.sql.source import one_line
 # The most parameters a statement may have; PostgreSQL takes a whole column as one.
 _PARAMETERS = {"sqlite": 30_000, "mysql": 60_000, "mariadb": 60_000, "mssql": 2_000, "oracle": 1_000}
 _FEWEST = 1_000
+# Types whose values no driver spells in its own way.
+_PLAIN = ("TINYINT", "SMALLINT", "INT", "BIGINT", "STRING")
 # Seconds before the first of the further tries; twice as many before each one after it.
 _PAUSE = 0.5
 _ARROW = {
@@ -101,6 +105,7 @@ class Fetcher:
             self._engine = self._connect(self._located.relation)
             weakref.finalize(self, self._engine.dispose)
             self._statement = self._selection(self._engine.dialect.name)
+        keys = self._askable(self._engine.dialect.name, keys)
         step = self._most_keys(self._engine.dialect.name) or max(len(keys[0]), 1)
         values = [_parameters(found, array, self._zone) for found, array in zip(self._key, keys, strict=True)]
         rows: list[Any] = []
@@ -108,8 +113,28 @@ class Fetcher:
             warnings.simplefilter("ignore", SAWarning)  # that SQLite keeps decimals as it likes
             for start in range(0, max(len(keys[0]), 1), step):
                 asked = self._asked(connection.dialect.name, [v[start : start + step] for v in values])
-                rows += connection.execute(self._statement, asked).all()
+                rows += self._rows(connection.execute(self._statement, asked))
         return self._table(rows)
+
+    def _askable(self, dialect: str, keys: Sequence[pa.Array]) -> Sequence[pa.Array]:
+        """The keys that the database can have: a text with the character 0 is none to PostgreSQL."""
+        if dialect != "postgresql":
+            return keys
+        texts = [column for column in keys if pa.types.is_large_string(column.type)]
+        possible = [pc.invert(pc.match_substring(column, "\0")) for column in texts]
+        if all(pc.all(each, min_count=0).as_py() for each in possible):
+            return keys
+        every = reduce(pc.and_, possible)
+        return [column.filter(every) for column in keys]
+
+    def _rows(self, result: sa.CursorResult[Any]) -> Sequence[Any]:
+        """All rows of a result; as the driver has them where every driver has such values as they are."""
+        if any(found.column.type.name not in _PLAIN for found in self._columns):
+            return result.all()
+        assert result.cursor is not None
+        rows: Sequence[Any] = result.cursor.fetchall()
+        result.close()
+        return rows
 
     def _most_keys(self, dialect: str) -> int | None:
         """How many keys a statement may ask for, None if any number."""
@@ -142,8 +167,7 @@ class Fetcher:
 
     def _table(self, rows: list[Any]) -> pa.Table:
         """The rows by column, each value of its declared type."""
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self._columns)
-        arrays = [self._array(found, values) for found, values in zip(self._columns, columns, strict=True)]
+        arrays = [self._array(f, list(map(itemgetter(i), rows))) for i, f in enumerate(self._columns)]
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
     def _array(self, found: Found, values: Sequence[Any]) -> pa.Array:

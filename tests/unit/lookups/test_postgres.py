@@ -67,6 +67,15 @@ def test_keys_of_several_columns(postgres: Server) -> None:
     assert (lookups, hits) == (4, 1)
 
 
+def test_a_text_that_postgresql_cannot_have(postgres: Server) -> None:
+    columns = (Column("A", domains.INT), Column("B", domains.STRING), Column("V", domains.BIGINT))
+    located = locate(Relation("P", postgres.url, "Pairs", columns, 10, "lru"))
+    for key, types in ((["B"], [pa.string()]), (["A", "B"], [pa.int32(), pa.string()])):
+        asked = [(1, text)[-len(key) :] for text in ("X\0", "X", "\0")]
+        found, lookups, _ = Join(located, key, types).run(asked)
+        assert (found, lookups) == ([(1, 1, "X", 12)], 3)
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "arrow", "value"),
     [
