@@ -29,7 +29,7 @@ class RaceCache:
         self._numbers = np.zeros(2, np.int64)
         self._margins = np.zeros(2)  # hits of LFU that LRU missed less the opposite, and both
         self._rows = np.zeros(3, np.int64)
-        # By key, in each ring: the place of the one used before it and after it, -1 where it is not there.  The
+        # By key, in each ring: the places of those used before and after it, -1 where it is not there.  The
         # oldest comes after the place 0, which is no key's: key n is at n + 1.
         self._rings = np.full((2, 2, 1), 0, np.int64)
         # In each heap: how many keys, which, and where a key stands.
