@@ -50,6 +50,7 @@ def test_conditions_on_what_is_there_come_first() -> None:
     [
         ("SELECT A FROM S, R WHERE S.X = R.X", "R cannot be looked up by S.X = R.X: .* not compared exactly"),
         ("SELECT A FROM S, R, T WHERE A = K2 AND R.K = K2", "R cannot be looked up by R.K = K2"),
+        ("SELECT A FROM S, R WHERE K = 5", "no equality joins it with the stream"),
         ("SELECT A FROM S, R WHERE A = K OR A = 3", "no equality joins it with the stream"),
         ("SELECT R.K FROM R", "the query has no stream"),
     ],
