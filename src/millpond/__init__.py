@@ -19,6 +19,7 @@ __all__ = [
     "Verdict",
     "WitnessSizeError",
     "check",
+    "lookup",
     "sql",
 ]
 __version__ = "0.1.0"
@@ -30,13 +31,35 @@ if TYPE_CHECKING:
 
 
 def sql(
-    spark: SparkSession, query: str, memory: int | None = None, policy: str | Choice = "auto"
+    spark: SparkSession, query: str, memory: int | None = None, policy: str | Choice | None = None
 ) -> DataFrame:
     """The exact answer of a bounded query over the session's temporary views, as a streaming DataFrame.
 
     A query that is not bounded runs with at most ``memory`` tuples, kept by the ``policy``: its rows are true
-    ones, but some may be missed.  Needs Spark; everything else in this package does not.
+    ones, but some may be missed.  Of a relation in a database, so many rows are kept.  Needs Spark;
+    everything else in this package does not.
     """
     from millpond.spark.sql import sql as streaming_answer
 
     return streaming_answer(spark, query, memory, policy)
+
+
+def lookup(
+    spark: SparkSession,
+    name: str,
+    *,
+    url: str,
+    dbtable: str,
+    memory: int | None = None,
+    policy: str | None = None,
+    ttl: str | None = None,
+    timeout: str | None = None,
+    retries: int | None = None,
+) -> None:
+    """Let queries of the session look rows up in a table of a database, ``memory`` of them being kept.
+
+    Its columns are those of the table.  ``ttl`` and ``timeout`` are lengths of time: '10 minutes'.
+    """
+    from millpond.spark.sql import lookup as registered
+
+    registered(spark, name, url, dbtable, memory, policy, ttl, timeout, retries)

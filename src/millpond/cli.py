@@ -222,12 +222,10 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
         "--memory",
         type=int,
         metavar="N",
-        help="run a query that is not bounded on N tuples, kept by a policy",
+        help="tuples to keep of a query that is not bounded, or rows of a relation in a database",
     )
     parser.add_argument(
-        "--policy",
-        metavar="NAME",
-        help="which tuples to keep: auto (by default), heeb, prob, lru, lfu, fifo, rand",
+        "--policy", metavar="NAME", help="which to keep: auto (by default), heeb, prob, lru, lfu, fifo, rand"
     )
 
 

@@ -3,7 +3,7 @@
 The fetched row need not be cached: under scores that look ahead it is a candidate like the cached ones, and
 the lowest goes.  The classic policies always take it in.  Of equal scores the least recently referenced goes.
 Keys are numbered 0, 1, … by :func:`numbered`.  :class:`millpond.budget.store.CacheStore` says the same in
-plain Python.
+plain Python.  The classic policies are :mod:`millpond.budget.ordered`'s.
 """
 
 from __future__ import annotations
@@ -11,11 +11,25 @@ from __future__ import annotations
 import numpy as np
 
 from millpond.budget.join_loop import Placed, _look_up, no_table
+from millpond.budget.ordered import CACHED_LFU, FIFO, LFU, LRU, LRU_K, RANDOM, OrderedCache
 from millpond.compiled import compiled
 from millpond.stochastic.arrays import Bools, Floats, Ints
 
-# What a score is made of.
-TABLE, RANDOM, LFU, LRU_K, NEXT_USE, FIFO, LRU, CACHED_LFU = range(8)
+# What a score is made of, where the order changes without a reference.
+TABLE, NEXT_USE = 0, 4
+__all__ = [
+    "CACHED_LFU",
+    "FIFO",
+    "LFU",
+    "LRU",
+    "LRU_K",
+    "NEXT_USE",
+    "RANDOM",
+    "TABLE",
+    "numbered",
+    "run_cache",
+]
+
 # The step of a reference that never comes.
 NEVER = 1 << 60
 
@@ -44,74 +58,36 @@ def run_cache(
     bypass.
     """
     codes = numbered(keys)
+    count = int(codes.max(initial=-1)) + 1
+    if kind not in (TABLE, NEXT_USE):
+        return OrderedCache(size, kind, depth, seed).refer(codes, np.ones(count, np.int64))
     placed = table if table is not None else no_table()
     if kind == TABLE and table is None:
         raise ValueError("scores by table need a table")
-    if kind in (LRU, FIFO):
-        return _list_loop(codes, size, kind == LRU)
     following = next_uses(codes) if kind == NEXT_USE else np.zeros(1, np.int64)
     return _loop(
-        np.ascontiguousarray(keys, np.int64), codes, int(codes.max(initial=-1)) + 1, size, kind, following,
-        placed.scores[0], placed.factors[0], placed.shape, placed.row, placed.origin, depth, seed,
+        np.ascontiguousarray(keys, np.int64), codes, count, size, kind == TABLE, following,
+        placed.scores[0], placed.factors[0], placed.shape, placed.row, placed.origin,
     )  # fmt: skip
 
 
 @compiled
-def _list_loop(codes: Ints, size: int, recency: bool) -> Bools:
-    """LRU and FIFO by a doubly linked list over the keys: constant work a reference."""
-    count = codes.max() + 1 if len(codes) else 0
-    hits = np.zeros(len(codes), np.bool_)
-    before = np.full(count + 1, count, np.int64)  # entry `count` is the head of the ring
-    after = np.full(count + 1, count, np.int64)
-    cached = np.zeros(count, np.bool_)
-    held = 0
-    for t in range(len(codes)):
-        key = codes[t]
-        if cached[key]:
-            hits[t] = True
-            if not recency:
-                continue
-            after[before[key]] = after[key]
-            before[after[key]] = before[key]
-        else:
-            if held == size:
-                oldest = after[count]
-                cached[oldest] = False
-                after[count] = after[oldest]
-                before[after[oldest]] = count
-            else:
-                held += 1
-            cached[key] = True
-        newest = before[count]
-        after[newest] = key
-        before[key] = newest
-        after[key] = count
-        before[count] = key
-    return hits
-
-
-@compiled
 def _loop(
-    keys: Ints, codes: Ints, count: int, size: int, kind: int, following: Ints,
-    scores: Floats, factors: Floats, shape: Ints, row: Ints, origin: Ints, depth: int, seed: int,
+    keys: Ints, codes: Ints, count: int, size: int, tabled: bool, following: Ints,
+    scores: Floats, factors: Floats, shape: Ints, row: Ints, origin: Ints,
 ) -> Bools:  # fmt: skip
     hits = np.zeros(len(keys), np.bool_)
     slot = np.full(count, -1, np.int64)
     held = np.empty(size + 1, np.int64)
     used = np.full(count, -1, np.int64)
-    seen = np.zeros(count, np.int64)
     due = np.full(count, NEVER, np.int64)
     value = np.zeros(count, np.int64)
-    times = np.full((count, depth), -1, np.int64)  # the last `depth` references, in a ring
     filled = 0
-    np.random.seed(seed)
     for t in range(len(keys)):
         key = codes[t]
         used[key] = t
-        times[key, seen[key] % depth] = t
-        seen[key] += 1
         value[key] = keys[t]
-        if kind == NEXT_USE:
+        if not tabled:
             due[key] = following[t]
         if slot[key] >= 0:
             hits[t] = True
@@ -119,26 +95,16 @@ def _loop(
         slot[key] = filled
         held[filled] = key
         filled += 1
-        if kind == CACHED_LFU:
-            seen[key] = 1
         if filled <= size:
             continue
         worst = -1
         lowest = np.inf
-        candidates = filled if kind in (TABLE, NEXT_USE) else filled - 1
-        for i in range(candidates):
+        for i in range(filled):
             candidate = held[i]
-            if kind == TABLE:
+            if tabled:
                 score = _look_up(scores[row[t]], factors, shape, origin[t], value[candidate])
-            elif kind in (LFU, CACHED_LFU):
-                score = float(seen[candidate])
-            elif kind == LRU_K:
-                # The ring's next entry is the depth-th last reference, or -1 where there were fewer.
-                score = float(times[candidate, seen[candidate] % depth])
-            elif kind == NEXT_USE:
-                score = -float(due[candidate])
             else:
-                score = np.random.random()
+                score = -float(due[candidate])
             if score < lowest or (score == lowest and used[candidate] < used[held[worst]]):
                 lowest = score
                 worst = i

@@ -32,12 +32,12 @@ class Placed:
     origin: Ints
 
     @classmethod
-    def of(cls, tables: tuple[ScoreTable, ...], partner: Ints) -> Placed:
-        """The tables against the values of the partner stream."""
+    def of(cls, tables: tuple[ScoreTable, ...], partner: Ints, start: int = 0) -> Placed:
+        """The tables against the values of the partner stream from the step ``start`` on."""
         first = tables[0]
         low = min(table.low for table in tables)
         high = max(table.low + table.scores.shape[1] for table in tables)
-        steps = np.arange(len(partner), dtype=np.int64)
+        steps = np.arange(start, start + len(partner), dtype=np.int64)
         row, origin = first.model.place(steps, partner)
         return cls(
             np.stack([_widened(table, low, high) for table in tables]),

@@ -15,10 +15,11 @@ import numpy as np
 from millpond.budget import reuse
 from millpond.budget.cache_loop import LFU, LRU, TABLE, numbered
 from millpond.budget.join_loop import Placed, _look_up, no_table
+from millpond.budget.ordered import grown
 from millpond.compiled import compiled
 from millpond.stochastic.arrays import Bools, Floats, Ints
 from millpond.stochastic.models import Model
-from millpond.stochastic.scores import heeb_table
+from millpond.stochastic.scores import ScoreTable, heeb_table
 
 # A policy that scores by the reuse model; the others are those of the plain loop.
 REUSE = 100
@@ -50,19 +51,25 @@ def rehearse_cache(keys: Ints, size: int, model: Model | None = None) -> ShadowT
     kinds, names = [REUSE, LRU, LFU], ["reuse", "lru", "lfu"]
     if model is None:
         return _trace(keys, size, kinds, names, no_table())
-    alphas, placed = _heeb_tables(keys, size, model)
+    alphas = heeb_alphas(size)
+    placed = Placed.of(heeb_tables(size, model), keys)
     return _trace(keys, size, [TABLE] * len(alphas) + kinds, _heeb_names(alphas) + names, placed)
 
 
 def heeb_online(keys: Ints, size: int, model: Model) -> ShadowTrace:
     """HEEB with the alpha that does best in shadow caches, starting from the paper's: the size."""
-    alphas, placed = _heeb_tables(keys, size, model)
+    alphas = heeb_alphas(size)
+    placed = Placed.of(heeb_tables(size, model), keys)
     return _trace(keys, size, [TABLE] * len(alphas), _heeb_names(alphas), placed)
 
 
-def _heeb_tables(keys: Ints, size: int, model: Model) -> tuple[tuple[float, ...], Placed]:
-    alphas = (float(size), *(alpha for alpha in ALPHAS if alpha != size))
-    return alphas, Placed.of(tuple(heeb_table(model, a, caching=True) for a in alphas), keys)
+def heeb_alphas(size: int) -> tuple[float, ...]:
+    """The alphas tried, the paper's first."""
+    return (float(size), *(alpha for alpha in ALPHAS if alpha != size))
+
+
+def heeb_tables(size: int, model: Model) -> tuple[ScoreTable, ...]:
+    return tuple(heeb_table(model, alpha, caching=True) for alpha in heeb_alphas(size))
 
 
 def _heeb_names(alphas: Sequence[float]) -> list[str]:
@@ -76,110 +83,222 @@ def reuse_cache(keys: Ints, size: int) -> Bools:
 
 def _trace(keys: Ints, size: int, kinds: Sequence[int], names: Sequence[str], placed: Placed) -> ShadowTrace:
     codes = numbered(keys)
-    hits, leaders, shadows = _loop(
-        np.ascontiguousarray(keys, np.int64), codes, int(codes.max(initial=-1)) + 1, size,
-        np.array(kinds, np.int64), placed.scores, placed.factors, placed.shape, placed.row, placed.origin,
-        MEMORY, CLEARLY,
-    )  # fmt: skip
-    return ShadowTrace(hits, leaders, shadows, tuple(names))
+    caches = ShadowCaches(size, kinds)
+    weights = np.ones(int(codes.max(initial=-1)) + 1, np.int64)
+    hits, leaders = caches.refer(codes, np.ascontiguousarray(keys, np.int64), weights, placed)
+    return ShadowTrace(hits, leaders, caches.shadows, tuple(names))
+
+
+# In the state's numbers: references so far, the leader, keys known.
+_NOW, _LEADER, _KNOWN = range(3)
+
+
+class ShadowCaches:
+    """A cache of ``size`` rows and the shadows beside it, one a policy; with one policy it has no shadow.
+
+    The state goes on from batch to batch, keys may be of several rows, and new keys may come at any time.  A
+    policy that is not ``active`` is left out; the first one that is leads unless another is clearly better.
+    """
+
+    def __init__(self, size: int, kinds: Sequence[int]) -> None:
+        self.size = size
+        self.kinds = np.array(kinds, np.int64)
+        self.active = np.ones(len(kinds), np.bool_)
+        caches = len(kinds) + 1 if len(kinds) > 1 else 1  # the last one is the real one
+        self.shadows = np.zeros(len(kinds), np.int64)
+        self._numbers = np.zeros(3, np.int64)
+        # Against the first shadow, over recent references: hits that it missed less the opposite, and both.
+        self._margins = np.zeros((2, len(kinds)))
+        self._slot = np.empty((caches, 0), np.int64)
+        self._held = np.empty((caches, size + 1), np.int64)
+        self._filled = np.zeros(caches, np.int64)
+        self._rows = np.zeros(caches, np.int64)
+        # By key: last reference, references, value, age counted up to, class, rows; and keys as they came.
+        self._used, self._seen, self._value, self._since, self._group, self._weight, self._known = (
+            np.empty(0, np.int64) for _ in range(7)
+        )
+        # Of the reuse model: references, ages lived through, rates.
+        self._reuse = np.stack(
+            [
+                np.zeros((reuse.CLASSES, reuse.BINS)),
+                np.zeros((reuse.CLASSES, reuse.BINS)),
+                reuse.starting_rates(),
+            ]
+        )
+
+    @property
+    def rows(self) -> int:
+        """Rows held by the cache itself."""
+        return int(self._rows[-1])
+
+    @property
+    def held(self) -> Ints:
+        """The keys held, in no particular order."""
+        return self._held[-1, : self._filled[-1]].copy()
+
+    @property
+    def remembered(self) -> Ints:
+        """The keys held by any of the caches."""
+        return np.unique(np.concatenate([h[:n] for h, n in zip(self._held, self._filled, strict=True)]))
+
+    @property
+    def last_used(self) -> Ints:
+        """The step of each key's last reference."""
+        return self._used
+
+    @property
+    def now(self) -> int:
+        """References so far."""
+        return int(self._numbers[_NOW])
+
+    def refer(self, codes: Ints, values: Ints, weights: Ints, placed: Placed) -> tuple[Bools, Ints]:
+        """Which of these references are hits, and who led.
+
+        ``weights`` are the rows of every key known by now; ``placed`` are the tables at these references.
+        """
+        self._grow(weights)
+        hits = np.zeros(len(codes), np.bool_)
+        leaders = np.zeros(len(codes), np.int64)
+        _refer(
+            codes, values, hits, leaders, self.size, self.kinds, self.active, self._numbers, self.shadows,
+            self._margins, self._slot, self._held, self._filled, self._rows, self._used, self._seen,
+            self._value, self._since, self._group, self._weight, self._known, self._reuse,
+            placed.scores, placed.factors, placed.shape, placed.row, placed.origin, MEMORY, CLEARLY,
+        )  # fmt: skip
+        return hits, leaders
+
+    def activate(self, policies: Sequence[int]) -> None:
+        """Let policies take part from now on, their shadows holding what the cache itself holds."""
+        for policy in policies:
+            self.active[policy] = True
+            self._slot[policy], self._held[policy] = self._slot[-1], self._held[-1]
+            self._filled[policy], self._rows[policy] = self._filled[-1], self._rows[-1]
+        self._margins[:] = 0.0
+
+    def forget(self, kept: Ints) -> None:
+        """Number the keys anew: those kept, among them all that are held anywhere, become 0, 1, …"""
+        numbers = np.full(len(self._used), -1, np.int64)
+        numbers[kept] = np.arange(len(kept))
+        for held, filled in zip(self._held, self._filled, strict=True):
+            held[:filled] = numbers[held[:filled]]
+        self._slot = np.ascontiguousarray(self._slot[:, kept])
+        self._used, self._seen, self._value, self._since, self._group, self._weight = (
+            column[kept]
+            for column in (self._used, self._seen, self._value, self._since, self._group, self._weight)
+        )
+        known = numbers[self._known[: self._numbers[_KNOWN]]]
+        known = known[known >= 0]
+        self._numbers[_KNOWN] = len(known)
+        self._known = grown(known, len(kept), 0)
+
+    def _grow(self, weights: Ints) -> None:
+        count = len(weights)
+        self._slot = grown(self._slot, count, -1)
+        self._used = grown(self._used, count, -1)
+        self._seen, self._value, self._since, self._group, self._weight, self._known = (
+            grown(column, count, 0)
+            for column in (self._seen, self._value, self._since, self._group, self._weight, self._known)
+        )
+        for cache, (held, filled) in enumerate(zip(self._held, self._filled, strict=True)):
+            kept = held[:filled]
+            self._rows[cache] = weights[kept].sum()
+        self._weight = weights.copy()
 
 
 @compiled
-def _loop(
-    keys: Ints, codes: Ints, count: int, size: int, kinds: Ints,
+def _refer(
+    codes: Ints, values: Ints, hits: Bools, leaders: Ints, size: int, kinds: Ints, active: Bools,
+    numbers: Ints, shadows: Ints, margins: Floats, slot: Ints, held: Ints, filled: Ints, rows: Ints,
+    used: Ints, seen: Ints, value: Ints, since: Ints, group: Ints, weight: Ints, known: Ints, model: Floats,
     scores: Floats, factors: Floats, shape: Ints, row: Ints, origin: Ints, memory: float, clearly: float,
-) -> tuple[Bools, Ints, Ints]:  # fmt: skip
+) -> None:  # fmt: skip
     policies = len(kinds)
-    caches = policies + 1 if policies > 1 else 1  # the last one is the real one
-    hits = np.zeros(len(keys), np.bool_)
-    leaders = np.zeros(len(keys), np.int64)
-    shadows = np.zeros(policies, np.int64)
-    # Against the first shadow, over recent references: hits of one that the other missed, and both kinds.
-    ahead = np.zeros(policies)
-    apart = np.zeros(policies)
+    caches = len(filled)
+    ahead, apart = margins[0], margins[1]
+    events, exposure, rates = model[0], model[1], model[2]
     hit_by = np.zeros(caches, np.bool_)
-    slot = np.full((caches, count), -1, np.int64)
-    held = np.empty((caches, size + 1), np.int64)
-    filled = np.zeros(caches, np.int64)
-    used = np.full(count, -1, np.int64)
-    seen = np.zeros(count, np.int64)
-    value = np.zeros(count, np.int64)
-    since = np.zeros(count, np.int64)
-    group = np.zeros(count, np.int64)
-    known = np.empty(count, np.int64)
-    known_count = 0
-    events = np.zeros((reuse.CLASSES, reuse.BINS))
-    exposure = np.zeros((reuse.CLASSES, reuse.BINS))
-    rates = reuse.starting_rates()
-    leader = 0
-    for t in range(len(keys)):
-        key = codes[t]
+    first = 0
+    while not active[first]:
+        first += 1
+    leader = max(numbers[_LEADER], first)
+    for i in range(len(codes)):
+        t = numbers[_NOW]
+        numbers[_NOW] = t + 1
+        key = codes[i]
         if used[key] >= 0:
             age = t - used[key]
             reuse.expose(exposure[group[key]], since[key] - used[key], age)
             events[group[key], reuse.age_bin(age)] += 1
             group[key] = reuse.reuse_class(age)
         else:
-            known[known_count] = key
-            known_count += 1
-            value[key] = keys[t]
+            known[numbers[_KNOWN]] = key
+            numbers[_KNOWN] += 1
+            value[key] = values[i]
         used[key] = t
         since[key] = t
         seen[key] += 1
         if (t + 1) % reuse.PERIOD == 0:
-            reuse.catch_up(t, known, known_count, used, since, group, exposure)
+            reuse.catch_up(t, known, numbers[_KNOWN], used, since, group, exposure)
             reuse.best_rates(events, exposure, rates)
             events *= reuse.FADING
             exposure *= reuse.FADING
         for cache in range(caches):
             real = cache == caches - 1
             policy = leader if real else cache
+            if not active[policy]:
+                continue
             hit = slot[cache, key] >= 0
             if real:
-                hits[t] = hit
-                leaders[t] = leader
+                hits[i] = hit
+                leaders[i] = leader
             hit_by[cache] = hit
-            if hit:
-                continue
-            last = filled[cache]
-            slot[cache, key] = last
-            held[cache, last] = key
-            filled[cache] = last + 1
-            if last < size:
-                continue
             kind = kinds[policy]
-            worst = -1
-            lowest = np.inf
-            for i in range(last + 1 if kind in (TABLE, REUSE) else last):
-                candidate = held[cache, i]
-                if kind == TABLE:
-                    score = _look_up(
-                        scores[policy, row[t]], factors[policy], shape, origin[t], value[candidate]
-                    )
-                elif kind == LFU:
-                    score = float(seen[candidate])
-                elif kind == REUSE:
-                    score = rates[group[candidate], reuse.age_bin(t - used[candidate] + 1)]
-                else:
-                    score = float(used[candidate])
-                if score < lowest or (score == lowest and used[candidate] < used[held[cache, worst]]):
-                    lowest = score
-                    worst = i
-            slot[cache, held[cache, worst]] = -1
-            filled[cache] = last
-            if worst < last:
-                held[cache, worst] = held[cache, last]
-                slot[cache, held[cache, worst]] = worst
+            looks_ahead = kind in (TABLE, REUSE)
+            if not hit:
+                if weight[key] > size:
+                    continue
+                slot[cache, key] = filled[cache]
+                held[cache, filled[cache]] = key
+                filled[cache] += 1
+                rows[cache] += weight[key]
+            while rows[cache] > size:
+                worst = -1
+                lowest = np.inf
+                for at in range(filled[cache]):
+                    candidate = held[cache, at]
+                    if candidate == key and not looks_ahead and filled[cache] > 1:
+                        continue
+                    if kind == TABLE:
+                        score = _look_up(
+                            scores[policy, row[i]], factors[policy], shape, origin[i], value[candidate]
+                        )
+                    elif kind == LFU:
+                        score = float(seen[candidate])
+                    elif kind == REUSE:
+                        score = rates[group[candidate], reuse.age_bin(t - used[candidate] + 1)]
+                    else:
+                        score = float(used[candidate])
+                    if score < lowest or (score == lowest and used[candidate] < used[held[cache, worst]]):
+                        lowest = score
+                        worst = at
+                gone = held[cache, worst]
+                last = filled[cache] - 1
+                slot[cache, gone] = -1
+                filled[cache] = last
+                rows[cache] -= weight[gone]
+                if worst < last:
+                    held[cache, worst] = held[cache, last]
+                    slot[cache, held[cache, worst]] = worst
         for policy in range(policies):
             shadows[policy] += hit_by[policy]
             ahead[policy] *= 1 - 1 / memory
             apart[policy] *= 1 - 1 / memory
-            if hit_by[policy] != hit_by[0]:
+            if hit_by[policy] != hit_by[first]:
                 ahead[policy] += 1.0 if hit_by[policy] else -1.0
                 apart[policy] += 1.0
         if ahead[leader] <= 0.0:
-            leader = 0
+            leader = first
         for policy in range(policies):
             if ahead[policy] > ahead[leader] and ahead[policy] > clearly * np.sqrt(apart[policy]):
                 leader = policy
-    return hits, leaders, shadows
+    numbers[_LEADER] = leader

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -51,12 +51,12 @@ def _joined(
     rejected: list[DataFrame] = []
     for o in select.occurrences:
         if not o.table.streaming:
-            frames.append(_prefixed(relations[o.table.name], o))
+            frames.append(prefixed(relations[o.table.name], o))
             continue
         source, owed = sources.take(o.table.name)
-        frames.insert(0, _prefixed(source.good, o))
+        frames.insert(0, prefixed(source.good, o))
         if owed:
-            rejected.append(_rejected(source, o.table.name, schema))
+            rejected.append(rejected_rows(source, o.table.name, schema))
     where = condition_sql(select.where, _name, Dialect.SPARK)
     items = [
         F.expr(expression_sql(item.expression, _name, Dialect.SPARK)).cast(field.dataType).alias(field.name)
@@ -67,17 +67,19 @@ def _joined(
     return [joined.select(*items, kind, F.expr(NO_NOTE).alias(NOTE)), *rejected]
 
 
-def _prefixed(frame: DataFrame, occurrence: Occurrence) -> DataFrame:
-    """The columns of an occurrence under names of their own."""
+def prefixed(frame: DataFrame, occurrence: Occurrence, *more: Column) -> DataFrame:
+    """The columns of an occurrence under names of their own, and some more."""
     columns = [Ref(occurrence.alias, c.name) for c in occurrence.table.columns]
-    return frame.select(*(F.col(Dialect.SPARK.name_of(r.column)).alias(str(r)) for r in columns))
+    named = (F.col(Dialect.SPARK.name_of(r.column)).alias(str(r)) for r in columns)
+    return frame.select(*named, *more)
 
 
 def _name(ref: Ref) -> str:
     return Dialect.SPARK.name_of(str(ref))
 
 
-def _rejected(source: Source, stream: str, schema: StructType) -> DataFrame:
+def rejected_rows(source: Source, stream: str, schema: StructType) -> DataFrame:
+    """The rejected rows of a stream, in the form of the results."""
     nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
     kind = F.lit(REJECTED).cast("tinyint").alias(KIND)
     return source.frame.where(f"{REASON} IS NOT NULL").select(

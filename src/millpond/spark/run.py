@@ -6,7 +6,7 @@ file → verdict → session → sources → frame → sink, until the input end
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,13 +16,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millpond.analysis.check import check
-from millpond.analysis.verdict import BOUNDED, Verdict
+from millpond.analysis.verdict import Verdict
 from millpond.errors import MillpondError, RunError
+from millpond.lookups.database import Located
 from millpond.query.parse import read_text
-from millpond.shedding.worth import Choice
+from millpond.shedding.budget import Budget
 from millpond.spark.checkpoint import Folders
 from millpond.spark.failure import cause_of
 from millpond.spark.files import Files
+from millpond.spark.lookup import located_relations
 from millpond.spark.metrics import MetricsFile, Tally, metrics_file, scans_of
 from millpond.spark.refusal import refuse_unless_runnable
 from millpond.spark.session import open_session, set_partitions
@@ -55,23 +57,24 @@ def run(
     A query that is not bounded runs with at most ``memory`` tuples kept by a ``policy``.
 
     Raises RunError if the run fails, another MillpondError if it cannot begin, and KeyboardInterrupt if the
-    user does not wait for the current batch.  ``report`` is called a few times a second.
+    user does not wait for the current batch.  ``memory`` and ``policy`` say how many rows of a relation in a
+    database are kept, and which, where its declaration does not.  ``report`` is called a few times a second.
     """
     began = time.monotonic()
     verdict = _verdict(file, query)
-    if policy is not None and memory is None:
+    folder = Path(file).resolve().parent
+    refuse_unless_runnable(verdict, memory, folder)
+    located = located_relations(verdict.query, memory, policy, folder)
+    if policy is not None and memory is None and not located:
         raise MillpondError("a policy chooses what a budget keeps", remedy="give --memory N too")
-    choice = Choice(policy or "auto")
-    refuse_unless_runnable(verdict, memory, Path(file).resolve().parent)
-    budget = None if verdict.outcome == BOUNDED or memory is None else Budget(memory, choice)
+    budget = Budget.of(verdict, memory, policy)
     bound = verdict.state.entries if budget is None else budget.memory
 
     def work(stop: Stop) -> Snapshot:
         report(Snapshot(Phase.STARTING, state_bound=bound))
         try:
             with open_session(master) as spark:
-                folder = Path(file).resolve().parent
-                job = _prepared(spark, verdict, budget, folder, output, checkpoint, format, strict)
+                job = _prepared(spark, verdict, budget, located, folder, output, checkpoint, format, strict)
                 tally = Tally(bound, job.scans(), began)
                 watch = _Watch(job, tally, log, stop)
                 ended = watch.until_it_ends(once, report)
@@ -99,14 +102,6 @@ def _verdict(file: str, number: int | None) -> Verdict:
 
 
 # --- starting ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How many tuples may be kept, and who chooses them."""
-
-    memory: int
-    choice: Choice
 
 
 @dataclass(frozen=True)
@@ -143,6 +138,7 @@ def _prepared(
     spark: SparkSession,
     verdict: Verdict,
     budget: Budget | None,
+    located: Mapping[str, Located],
     folder: Path,
     output: str,
     checkpoint: str | None,
@@ -151,6 +147,7 @@ def _prepared(
 ) -> _Job:
     """Everything up to the start.  The folders are looked at first and claimed last."""
     from millpond.spark.enriched import build_enriched, is_enriched, unreadable_rows
+    from millpond.spark.lookup import build_lookup
     from millpond.spark.shedding import build_shedding
     from millpond.spark.source import open_source
     from millpond.spark.stream import build
@@ -162,10 +159,16 @@ def _prepared(
     sink = Sink(files, output, format)
     folders = Folders(files, checkpoint, output)
     continued = folders.check(query)
-    sources = {name: open_source(spark, table, folder, strict) for name, table in query.tables.items()}
+    sources = {
+        name: open_source(spark, table, folder, strict)
+        for name, table in query.tables.items()
+        if name not in located
+    }
     endings = None
     if budget is not None:
         built = build_shedding(spark, query, budget.memory, budget.choice, sources)
+    elif located:
+        built = build_lookup(spark, query, sources, located)
     elif verdict.timed is not None and is_enriched(query):
         built = build_enriched(spark, query, sources)
     elif verdict.timed is not None:
@@ -182,9 +185,9 @@ def _prepared(
     set_partitions(spark, partitions)
     folders.claim(query, partitions, continued)
     if continued is None:
-        for name, table in query.tables.items():
-            if not table.streaming and sources[name].rejects:
-                sink.reject(name, unreadable_rows(sources[name]))
+        for name, source in sources.items():
+            if not query.tables[name].streaming and source.rejects:
+                sink.reject(name, unreadable_rows(source))
     return _Job(built.frame, sink, checkpoint, files, endings)
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millpond.query.model import Occurrence, Query, Ref
+from millpond.query.model import Occurrence, Query
 from millpond.shedding.compile import compile_shedding
 from millpond.shedding.plan import Leaf, shedding_plan
 from millpond.shedding.program import SheddingProgram
 from millpond.shedding.worth import Choice
+from millpond.spark.enriched import prefixed
 from millpond.spark.operator import PARTIAL_SCHEMA
 from millpond.spark.shedding_operator import ORDER, PLACE, Deal, Shedder
 from millpond.spark.source import REASON, RECORD, Source
@@ -68,7 +69,7 @@ def _dealt(
     bad = frame.where(f"{REASON} IS NOT NULL")
     for relation in leaf.relations:  # so that it has the same columns
         nothing = relations[relation.table.name].limit(0)
-        bad = bad.join(_prefixed(nothing, relation), F.lit(True), "left")
+        bad = bad.join(prefixed(nothing, relation), F.lit(True), "left")
     return _taken(good, program, number, text.where).unionAll(
         _taken(bad, program, number, "TRUE", rejects=True)
     )
@@ -86,18 +87,11 @@ def _ordered(source: Source, stream: Occurrence) -> DataFrame:
         else F.coalesce(F.unix_micros(F.col(Dialect.SPARK.name_of(time))), F.lit(0))
     )
     rejected = [F.col(REASON), F.col(RECORD)] if source.rejects else []
-    return _prefixed(source.frame, stream, place.alias(ORDER), *rejected)
+    return prefixed(source.frame, stream, place.alias(ORDER), *rejected)
 
 
 def _with_relations(frame: DataFrame, leaf: Leaf, relations: Mapping[str, DataFrame]) -> DataFrame:
-    return reduce(DataFrame.crossJoin, (_prefixed(relations[o.table.name], o) for o in leaf.relations), frame)
-
-
-def _prefixed(frame: DataFrame, occurrence: Occurrence, *more: Column) -> DataFrame:
-    """The columns of an occurrence under names of their own."""
-    columns = [Ref(occurrence.alias, c.name) for c in occurrence.table.columns]
-    named = (F.col(Dialect.SPARK.name_of(r.column)).alias(str(r)) for r in columns)
-    return frame.select(*named, *more)
+    return reduce(DataFrame.crossJoin, (prefixed(relations[o.table.name], o) for o in leaf.relations), frame)
 
 
 def _taken(

@@ -115,10 +115,11 @@ def open_source(spark: SparkSession, table: Table, folder: Path, strict: bool = 
 
 def spark_schema(table: Table) -> StructType:
     """The declared columns as Spark types, all of them nullable: a rejected row holds NULLs."""
-    return StructType([StructField(column.name, _spark_type(column.type)) for column in table.columns])
+    return StructType([StructField(column.name, spark_type(column.type)) for column in table.columns])
 
 
-def _spark_type(type_: SqlType) -> DataType:
+def spark_type(type_: SqlType) -> DataType:
+    """A type of the language as Spark has it."""
     numbers = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", type_.name)
     return T.DecimalType(int(numbers[1]), int(numbers[2])) if numbers else _TYPES[type_.name]
 
@@ -470,7 +471,7 @@ def _value(table: Table, expression: Expr) -> Column:
     match expression:
         case model.Literal(value=value, type=type_):
             text = F.lit(None if value is None else str(value))
-            return text if type_ is None else text.cast(_spark_type(type_))
+            return text if type_ is None else text.cast(spark_type(type_))
         case model.Ref(column=name):
             return _column(name)
         case model.Arithmetic(operator=operator, left=model.Ref(column=name), right=right):

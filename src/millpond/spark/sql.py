@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import sqlglot
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -9,18 +11,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType
 
 from millpond.analysis.check import decide
-from millpond.analysis.verdict import BOUNDED
 from millpond.errors import NameError_
+from millpond.lookups.database import declared
+from millpond.lookups.relation import FORMAT, relation_of
 from millpond.query import domains
 from millpond.query.domains import SqlType
 from millpond.query.model import Column as TableColumn
 from millpond.query.model import Source as Origin
 from millpond.query.model import Table
 from millpond.query.parse import parse_query
+from millpond.shedding.budget import Budget
 from millpond.shedding.worth import Choice
 from millpond.spark.enriched import build_enriched, is_enriched
 from millpond.spark.kinds import (
+    HITS,
     KIND,
+    LOOKUPS,
     MEASURE,
     MISSED,
     MISSED_VARIANCE,
@@ -31,6 +37,7 @@ from millpond.spark.kinds import (
     STATE,
     WAIT,
 )
+from millpond.spark.lookup import build_lookup, located_relations
 from millpond.spark.refusal import refuse_unless_runnable
 from millpond.spark.shedding import build_shedding
 from millpond.spark.source import Source
@@ -43,6 +50,8 @@ OBSERVED = "millpond"
 _MEASURED = {SHED: "shed_rows", MISSED: "missed_rows", MISSED_VARIANCE: "missed_variance"}
 # Where Spark notes the delay of a column's watermark, in milliseconds.
 _WATERMARK = "spark.watermarkDelayMs"
+# Relations in databases, by session and name in lower case.
+_lookups: dict[tuple[str, str], Table] = {}
 _TYPES: dict[str, SqlType] = {
     "boolean": domains.BOOLEAN,
     "tinyint": domains.TINYINT,
@@ -58,7 +67,7 @@ _TYPES: dict[str, SqlType] = {
 
 
 def sql(
-    spark: SparkSession, query: str, memory: int | None = None, policy: str | Choice = "auto"
+    spark: SparkSession, query: str, memory: int | None = None, policy: str | Choice | None = None
 ) -> DataFrame:
     """The answer of a query over the session's temporary views, as it grows.
 
@@ -68,16 +77,20 @@ def sql(
     A query that is not bounded needs a budget: with ``memory`` it keeps at most so many tuples, those that
     the ``policy`` expects to be of most use.  Its rows are true ones, but some may be missed.
     """
-    choice = policy if isinstance(policy, Choice) else Choice(policy)
     views = _views(spark, query)
-    tables = {name: _table(name, frame) for name, frame in views.items()}
+    tables = {name: view if isinstance(view, Table) else _table(name, view) for name, view in views.items()}
     parsed = parse_query(query, tables)
     verdict = decide(parsed)
     refuse_unless_runnable(verdict, memory)
-    sources = {name: Source(views[name], False) for name in parsed.tables}
-    if verdict.outcome != BOUNDED:
-        assert memory is not None
-        built = build_shedding(spark, parsed, memory, choice, sources)
+    located = located_relations(parsed, memory, policy if isinstance(policy, str) else None)
+    budget = Budget.of(verdict, memory, policy)
+    sources = {
+        name: Source(view, False) for name in parsed.tables if not isinstance(view := views[name], Table)
+    }
+    if budget is not None:
+        built = build_shedding(spark, parsed, budget.memory, budget.choice, sources)
+    elif located:
+        built = build_lookup(spark, parsed, sources, located)
     elif verdict.timed is not None and is_enriched(parsed):
         built = build_enriched(spark, parsed, sources)
     elif verdict.timed is not None:
@@ -97,6 +110,13 @@ def sql(
             F.sum(F.when(F.col(KIND) == WAIT, F.col(NOTE)["entries"])).alias("waiting_rows"),
             *(_measured(name).alias(column) for name, column in _MEASURED.items()),
         )
+    if located:
+        frame = frame.observe(
+            OBSERVED,
+            _measured(LOOKUPS).alias("lookups"),
+            _measured(HITS).alias("lookup_hits"),
+            F.count_if(F.col(KIND) == ROW).alias("output_rows"),
+        )
     return frame.where(F.col(KIND) == ROW).select(*built.columns)
 
 
@@ -105,16 +125,45 @@ def _measured(name: str) -> Column:
     return F.sum(F.when(is_measure, F.col(NOTE)["entries"]))
 
 
-def _views(spark: SparkSession, query: str) -> dict[str, DataFrame]:
-    """The views that the query names, as it spells them first."""
+def lookup(
+    spark: SparkSession,
+    name: str,
+    url: str,
+    dbtable: str,
+    memory: int | None = None,
+    policy: str | None = None,
+    ttl: str | None = None,
+    timeout: str | None = None,
+    retries: int | None = None,
+) -> None:
+    """Let queries of this session look rows up in a table of a database, under a name."""
+    given = {"url": url, "dbtable": dbtable, "memory": memory, "policy": policy, "ttl": ttl}
+    given |= {"timeout": timeout, "retries": retries}
+    options = {key: str(value) for key, value in given.items() if value is not None}
+    bare = Table(name, (), False, source=Origin(FORMAT, options))
+    relation = relation_of(bare, memory or 1)
+    table = replace(bare, columns=declared(relation), source=Origin(FORMAT, options | {"url": relation.url}))
+    _lookups[_session(spark), name.lower()] = table
+
+
+def _session(spark: SparkSession) -> str:
+    return str(spark._jsparkSession.sessionUUID())
+
+
+def _views(spark: SparkSession, query: str) -> dict[str, DataFrame | Table]:
+    """The views that the query names, as it spells them first; of a relation in a database, its table."""
     try:
         tree = sqlglot.parse_one(query, dialect="spark")
     except sqlglot.errors.SqlglotError:
         return {}  # our own parser says what is wrong
-    found: dict[str, DataFrame] = {}
+    found: dict[str, DataFrame | Table] = {}
+    session = _session(spark)
     for table in tree.find_all(sqlglot.exp.Table):
         name = table.name
         if name.lower() in {known.lower() for known in found}:
+            continue
+        if (known := _lookups.get((session, name.lower()))) is not None and not table.db:
+            found[name] = replace(known, name=name)
             continue
         try:
             found[name] = spark.table(table.sql(dialect="spark") if table.db else f"`{name}`")

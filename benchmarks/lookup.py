@@ -1,0 +1,193 @@
+"""A stream joined with a relation of five million rows in a database, one row in a hundred being kept.
+
+    python -m benchmarks.lookup [--jdbc PATH]
+
+``--jdbc`` is the JDBC driver of PostgreSQL (Debian's package libpostgresql-jdbc-java has it in
+/usr/share/java, where it is found by itself): with it Spark's own join is measured beside, on the same server
+and the same stream.  Exits 1 if Spark's own join, reading the relation in every batch as it does, is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sqlite3
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sqlalchemy as sa
+from pyspark.sql import DataFrame, SparkSession
+
+import millpond
+from benchmarks.streams import Batch, print_table, session, start, typical, view, workspace
+from millpond.lab.simulate import cache_player
+from millpond.spark.sql import OBSERVED
+from millpond.stochastic.arrays import Ints
+from tests.support.postgres import server
+
+ROWS = 5_000_000
+MEMORY = ROWS // 100
+FILES, FILES_A_BATCH = 24, 2
+REFERENCES = (10_000, 100_000)  # in a file
+SKEW = 1.0  # the r-th most frequent key comes with a chance proportional to 1 / r^SKEW
+QUERY = "SELECT N, LABEL FROM S JOIN R ON A = K"
+POLICIES = ("lru", "lfu", "auto")
+PATIENCE = 120  # seconds for Spark's own join
+
+
+def write_references(folder: Path, rows: int) -> Ints:
+    """Files of keys, the frequent ones spread over the relation; all of them come back."""
+    folder.mkdir()
+    generator = np.random.default_rng(1)
+    chances = np.cumsum(1 / np.arange(1, ROWS + 1) ** SKEW)
+    spread = generator.permutation(ROWS)
+    files = []
+    for number in range(FILES):
+        keys = spread[np.searchsorted(chances, generator.random(rows) * chances[-1])]
+        path = folder / f"{number:05}.parquet"
+        pq.write_table(pa.table({"A": keys.astype(np.int32), "N": np.arange(rows) + number * rows}), path)
+        os.utime(path, (1_700_000_000 + number,) * 2)
+        files.append(keys)
+    return np.concatenate(files)
+
+
+def fill_postgres(url: str) -> None:
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(sa.text("CREATE TABLE r (k INT PRIMARY KEY, label TEXT)"))
+        labels = f"SELECT n, 'label ' || md5(n::text) FROM generate_series(0, {ROWS - 1}) n"
+        connection.execute(sa.text(f"INSERT INTO r {labels}"))
+        connection.execute(sa.text("VACUUM ANALYZE r"))
+    engine.dispose()
+
+
+def fill_sqlite(path: Path) -> str:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE R (K INTEGER PRIMARY KEY, LABEL TEXT)")
+    connection.executemany("INSERT INTO R VALUES (?, ?)", ((n, f"label {n:032x}") for n in range(ROWS)))
+    connection.commit()
+    connection.close()
+    return f"sqlite:///{path}"
+
+
+def measured(frame: DataFrame, checkpoint: Path, seconds: float) -> tuple[list[Batch], int, int]:
+    """The batches, given up after so many seconds; look-ups and hits."""
+    query = start(frame, checkpoint)
+    began = time.monotonic()
+    while not query.awaitTermination(1):
+        if time.monotonic() - began > seconds:
+            query.stop()
+            break
+    batches, lookups, hits = [], 0, 0
+    for progress in query.recentProgress:
+        if "addBatch" in progress.durationMs:
+            batches.append(Batch(progress.numInputRows, progress.durationMs["triggerExecution"] / 1000, 0, 0))
+            observed = progress.observedMetrics.get(OBSERVED)
+            if observed is not None:
+                lookups, hits = lookups + observed["lookups"], hits + observed["lookup_hits"]
+    return batches, lookups, hits
+
+
+def jdbc(spark: SparkSession, port: int) -> DataFrame:
+    """The relation by Spark's own source, read by both cores."""
+    reader = spark.read.format("jdbc").option(
+        "url", f"jdbc:postgresql://127.0.0.1:{port}/postgres?user=tester"
+    )
+    reader = (
+        reader.option("driver", "org.postgresql.Driver")
+        .option("dbtable", "r")
+        .option("fetchsize", 20_000)
+        .option("partitionColumn", "k")
+    )
+    return reader.option("lowerBound", 0).option("upperBound", ROWS).option("numPartitions", 2).load()
+
+
+class Measurement:
+    """The rows of the table, and how many times as long Spark's own join takes."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark, self._folder = spark, folder
+        self.table: list[tuple[str, ...]] = []
+        self.ratios: list[float] = []
+
+    def of_batches(self, references: int, databases: dict[str, str], port: int | None) -> None:
+        folder = self._folder / str(references)
+        rows = references * FILES_A_BATCH
+        keys = write_references(folder, references)
+        stream = view(self._spark, folder, "S", "A INT, N BIGINT", FILES_A_BATCH)
+
+        def note(what: str, seconds: float, kept: str, hits: str = "") -> None:
+            self.table.append(
+                (f"{rows:,}", what, kept, hits, f"{seconds:.2f}", f"{rows / seconds / 1e3:,.0f}")
+            )
+            print(f"  {self.table[-1]}", flush=True)
+
+        best = 0.0
+        for database, url in databases.items():
+            for policy in POLICIES:
+                millpond.lookup(self._spark, "R", url=url, dbtable="r", memory=MEMORY, policy=policy)
+                answer = millpond.sql(self._spark, QUERY)
+                batches, lookups, hits = measured(answer, folder / f"{database}-{policy}", 600)
+                seconds = typical(batches)
+                if database == "PostgreSQL":
+                    best = min(best or seconds, seconds)
+                note(
+                    f"look-ups, {database}, {policy}",
+                    seconds,
+                    f"{MEMORY:,} a worker",
+                    f"{hits / lookups:.1%}",
+                )
+        for policy in ("lru", "lfu"):
+            ratio = cache_player(policy, MEMORY, None)(keys).mean()
+            print(f"  in the lab, one cache for all, {policy}: {ratio:.1%}", flush=True)
+        if port is not None:
+            relation = jdbc(self._spark, port)
+            own = stream.join(relation, relation.k == stream.A).select("N", "label")
+            seconds = typical(measured(own, folder / "own", PATIENCE)[0], 1)
+            note("Spark's own join, JDBC", seconds, "none")
+            self.ratios.append(seconds / best)
+            whole = jdbc(self._spark, port).persist()
+            began = time.monotonic()
+            whole.count()
+            reading = time.monotonic() - began
+            own = stream.join(whole, whole.k == stream.A).select("N", "label")
+            seconds = typical(measured(own, folder / "whole", PATIENCE)[0], 1)
+            note(f"the same, persisted in {reading:.0f} s before", seconds, f"{ROWS:,}")
+            whole.unpersist()
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--jdbc", type=Path, default=Path("/usr/share/java/postgresql.jar"))
+    jar: Path = arguments.parse_args().jdbc
+    if jar.exists():
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {jar} pyspark-shell"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    with workspace() as folder, server(port) as postgres:
+        fill_postgres(postgres.url)
+        databases = {"PostgreSQL": postgres.url, "SQLite": fill_sqlite(folder / "r.db")}
+        spark = session()
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        measurement = Measurement(spark, folder)
+        for references in REFERENCES:
+            measurement.of_batches(references, databases, port if jar.exists() else None)
+        spark.stop()
+    print_table(
+        ["rows a batch", "join", "rows kept", "from the cache", "s a batch", "k rows/s"], measurement.table
+    )
+    if not measurement.ratios:
+        print(f"no JDBC driver at {jar}: Spark's own join was not measured")
+        return 0
+    print("Spark's own join takes", " and ".join(f"{r:.1f}" for r in measurement.ratios), "times as long")
+    return 0 if min(measurement.ratios) > 1 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

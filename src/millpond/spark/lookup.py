@@ -1,0 +1,133 @@
+"""A stream joined with relations in databases: each row is answered by itself, with rows looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from uuid import uuid4
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from millpond.lookups.database import Located, locate
+from millpond.lookups.join import Joined, Keyed, plan_joins
+from millpond.lookups.operator import COUNTED, MEASURED, Lookup, Step
+from millpond.lookups.relation import looked_up, relation_of
+from millpond.query.model import Query, Ref, Select
+from millpond.spark.enriched import prefixed, rejected_rows
+from millpond.spark.kinds import KIND, MEASURE, NOTE, ROW
+from millpond.spark.source import Source, spark_type
+from millpond.spark.stream import NO_NOTE, Built, Sources, result_schema
+from millpond.synopsis.sqltext import Dialect, all_of, condition_sql, expression_sql
+
+_MEASURE_NOTE = (
+    f"CASE WHEN {MEASURED} IS NOT NULL THEN named_struct('entries', {COUNTED}, "
+    "'bytes', CAST(NULL AS BIGINT), 'stream', CAST(NULL AS STRING), "
+    f"'reason', {MEASURED}, 'record', CAST(NULL AS STRING)) END"
+)
+
+
+def located_relations(
+    query: Query, memory: int | None, policy: str | None, folder: Path | None = None
+) -> dict[str, Located]:
+    """The relations of a query that are looked up, found in their databases; needs no Spark."""
+    tables = looked_up(query)
+    if tables:
+        plan_joins(query)
+    return {table.name: locate(relation_of(table, memory, policy, folder)) for table in tables}
+
+
+def build_lookup(
+    spark: SparkSession, query: Query, sources: Mapping[str, Source], located: Mapping[str, Located]
+) -> Built:
+    """The query over its sources, the relations ``located`` being looked up and others read once."""
+    schema = result_schema(spark, query)
+    opened = Sources({name: source for name, source in sources.items() if query.tables[name].streaming})
+    relations = {
+        name: source.good.persist() for name, source in sources.items() if not query.tables[name].streaming
+    }
+    frames: list[DataFrame] = []
+    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    for select, joined in zip(query.selects, plan_joins(query), strict=True):
+        base: list[DataFrame] = []
+        for occurrence in joined.base:
+            if not occurrence.table.streaming:
+                base.append(prefixed(relations[occurrence.table.name], occurrence))
+                continue
+            source, owed = opened.take(occurrence.table.name)
+            base.insert(0, prefixed(source.good, occurrence))
+            if owed:
+                frames.append(rejected_rows(source, occurrence.table.name, schema))
+        frames.append(_looked_up(select, joined, reduce(DataFrame.crossJoin, base), schema, located, zone))
+    return Built(reduce(DataFrame.unionAll, frames), tuple(schema.names), stateful=False, partitions=1)
+
+
+def _looked_up(
+    select: Select,
+    joined: Joined,
+    base: DataFrame,
+    schema: StructType,
+    located: Mapping[str, Located],
+    zone: str,
+) -> DataFrame:
+    """The select's rows, and what was counted."""
+    there = {o.alias for o in joined.base}
+    # In Python every column has a plain name: PySpark takes a dot for the way into a struct.
+    names = {ref: f"c{number}" for number, ref in enumerate(joined.needed)}
+    columns = [F.col(_name(ref)).alias(name) for ref, name in names.items() if ref.occurrence in there]
+    steps: list[Step] = []
+    for keyed in joined.steps:
+        asked, made = _asked(select, keyed, names, f"_key{len(steps)}")
+        columns += made
+        alias, relation = keyed.occurrence.alias, located[keyed.occurrence.table.name]
+        added = tuple((ref.column, name) for ref, name in names.items() if ref.occurrence == alias)
+        steps.append(Step(uuid4().hex, relation, asked, keyed.columns, added))
+    before = all_of([condition_sql(c, _name, Dialect.SPARK) for c in joined.before])
+    taken = base.where(F.expr(before)).select(*columns)
+    output = _output_schema(taken, steps)
+    arrow = to_arrow_schema(output).serialize().to_pybytes()
+    found = taken.mapInArrow(Lookup(tuple(steps), arrow, zone).__call__, output)
+    after = all_of([condition_sql(c, names.__getitem__, Dialect.SPARK) for c in joined.after])
+    items = [
+        F.expr(f"CASE WHEN {MEASURED} IS NULL THEN {text} END").cast(field.dataType).alias(field.name)
+        for item, field in zip(select.items, schema.fields, strict=True)
+        for text in [expression_sql(item.expression, names.__getitem__, Dialect.SPARK)]
+    ]
+    row_kind = f"CAST(CASE WHEN {MEASURED} IS NULL THEN {ROW} ELSE {MEASURE} END AS TINYINT)"
+    return found.where(F.expr(f"{MEASURED} IS NOT NULL OR {after}")).select(
+        *items, F.expr(row_kind).alias(KIND), F.coalesce(F.expr(_MEASURE_NOTE), F.expr(NO_NOTE)).alias(NOTE)
+    )
+
+
+def _asked(
+    select: Select, keyed: Keyed, names: Mapping[Ref, str], prefix: str
+) -> tuple[tuple[str, ...], list[Column]]:
+    """The columns with the values of a key, in its types; and those of them that have to be made."""
+    asked: list[str] = []
+    made: list[Column] = []
+    for own, expr in zip(keyed.columns, keyed.asked, strict=True):
+        kind = keyed.occurrence.table.column(own).type
+        if isinstance(expr, Ref) and select.type_of(expr) == kind:
+            asked.append(names[expr])
+            continue
+        asked.append(f"{prefix}_{len(asked)}")
+        text = expression_sql(expr, _name, Dialect.SPARK)
+        made.append(F.expr(f"try_cast({text} AS {kind})").alias(asked[-1]))
+    return tuple(asked), made
+
+
+def _output_schema(taken: DataFrame, steps: Sequence[Step]) -> StructType:
+    """The columns that went in and are needed, those that were looked up, and what was counted."""
+    types = [(f.name, f.dataType) for f in taken.schema.fields if not f.name.startswith("_key")]
+    for step in steps:
+        kinds = {column.name: column.type for column in step.located.relation.columns}
+        types += [(name, spark_type(kinds[column])) for column, name in step.added]
+    types += [(MEASURED, StringType()), (COUNTED, LongType())]
+    return StructType([StructField(name, kind) for name, kind in types])
+
+
+def _name(ref: Ref) -> str:
+    return Dialect.SPARK.name_of(str(ref))

@@ -1,0 +1,85 @@
+"""Look-ups without Spark: relations in files of SQLite, and the operator over Arrow batches."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from millpond.lookups.cache import RowCache
+from millpond.lookups.database import Located, locate
+from millpond.lookups.operator import COUNTED, MEASURED, Lookup, Step, new_cache
+from millpond.lookups.relation import Relation
+from millpond.query import domains
+from millpond.query.domains import SqlType
+from millpond.query.model import Column
+
+_SQLITE = {"STRING": "TEXT", "INT": "INTEGER", "BIGINT": "INTEGER"}
+
+
+def store(path: Path, table: str, columns: dict[str, SqlType], rows: Iterable[Sequence[Any]]) -> str:
+    """A table in a file of SQLite; the URL comes back."""
+    declared = ", ".join(f'"{name}" {_SQLITE.get(kind.name, kind.name)}' for name, kind in columns.items())
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(f'DROP TABLE IF EXISTS "{table}"')
+        connection.execute(f'CREATE TABLE "{table}" ({declared})')
+        connection.executemany(f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(columns))})', rows)
+    connection.close()
+    return f"sqlite:///{path}"
+
+
+def relation(url: str, columns: dict[str, SqlType], memory: int, policy: str = "lru", **more: Any) -> Located:
+    """The relation R, found in its database."""
+    declared = tuple(Column(name, kind) for name, kind in columns.items())
+    return locate(Relation("R", url, "R", declared, memory, policy, **more))
+
+
+class Join:
+    """A stream, whose key columns are K0, K1, …, joined with a relation; the cache goes on between calls."""
+
+    def __init__(self, located: Located, key: Sequence[str], types: Sequence[pa.DataType]) -> None:
+        asked = tuple(f"K{i}" for i in range(len(key)))
+        added = tuple((found.column.name, f"R.{found.column.name}") for found in located.columns)
+        self.step = Step(uuid4().hex, located, asked, tuple(key), added)
+        self.cache: RowCache = new_cache(self.step, "UTC")
+        self._types = types
+        out = [("N", pa.int64()), *((alias, self._arrow(name)) for name, alias in added)]
+        schema = pa.schema([*out, (MEASURED, pa.string()), (COUNTED, pa.int64())])
+        self.lookup = Lookup(
+            (self.step,), schema.serialize().to_pybytes(), cache_of=lambda step, zone: self.cache
+        )
+
+    def _arrow(self, name: str) -> pa.DataType:
+        kind = self.cache.table.schema.field(name).type
+        return pa.string() if kind == pa.large_string() else kind
+
+    def run(
+        self, keys: Sequence[Sequence[Any]], cuts: Sequence[int] = ()
+    ) -> tuple[list[tuple[Any, ...]], int, int]:
+        """The rows (the number of the reference, then the relation's columns), look-ups and hits."""
+        places = [0, *sorted(cuts), len(keys)]
+        batches = []
+        for start, stop in pairwise(places):
+            columns = [pa.array([key[i] for key in keys[start:stop]], t) for i, t in enumerate(self._types)]
+            names = ["N", *(f"K{i}" for i in range(len(self._types)))]
+            batches.append(
+                pa.RecordBatch.from_arrays([pa.array(range(start, stop), pa.int64()), *columns], names)
+            )
+        rows: list[tuple[Any, ...]] = []
+        counts: dict[str, int] = {}
+        for batch in self.lookup(iter(batches)):
+            for *row, measured, counted in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+                if measured is None:
+                    rows.append(tuple(row))
+                else:
+                    counts[measured] = counts.get(measured, 0) + counted
+        return rows, counts["lookups"], counts["hits"]
+
+
+INT_LABEL = {"K": domains.INT, "LABEL": domains.STRING}
