@@ -19,6 +19,7 @@ from millpond.analysis.check import check
 from millpond.analysis.verdict import Verdict
 from millpond.errors import MillpondError, RunError
 from millpond.lookups.database import Located
+from millpond.lookups.relation import looked_up
 from millpond.query.parse import read_text
 from millpond.shedding.budget import Budget
 from millpond.spark.checkpoint import Folders
@@ -63,10 +64,10 @@ def run(
     began = time.monotonic()
     verdict = _verdict(file, query)
     folder = Path(file).resolve().parent
+    if policy is not None and memory is None and not looked_up(verdict.query):
+        raise MillpondError("a policy chooses what a budget keeps", remedy="give --memory N too")
     refuse_unless_runnable(verdict, memory, folder)
     located = located_relations(verdict.query, memory, policy, folder)
-    if policy is not None and memory is None and not located:
-        raise MillpondError("a policy chooses what a budget keeps", remedy="give --memory N too")
     budget = Budget.of(verdict, memory, policy)
     bound = verdict.state.entries if budget is None else budget.memory
 
