@@ -164,6 +164,15 @@ def test_opt_offline_equals_exhaustive_search_and_an_lp(
     assert plan.results == pytest.approx(linear_program(r, s, size, warm), abs=1e-6)
 
 
+@pytest.mark.parametrize("size", [2, 5, 9])
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_opt_offline_equals_an_lp_where_slots_must_take_turns(name: str, size: int) -> None:
+    for run in range(3):
+        r, s = SYNTHETIC[name]().streams(11, run, 120)
+        expected = linear_program(r, s, size, 20)
+        assert best_join(r, s, size, 20).results == pytest.approx(expected, abs=1e-6)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(sorted(SYNTHETIC)), st.integers(0, 1000), st.integers(1, 12))
 def test_opt_s_plan_finds_what_it_promises_and_nobody_finds_more(name: str, run: int, size: int) -> None:
