@@ -11,6 +11,7 @@ Both rank dominating tuples first, as Theorem 3 asks.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import sqrt
 
 import numpy as np
@@ -19,7 +20,7 @@ from millpond.budget.heeb import Tabled
 from millpond.budget.join_loop import TABLE, Placed, run_join
 from millpond.stochastic.arrays import Floats, Ints
 from millpond.stochastic.models import Model
-from millpond.stochastic.scores import ScoreTable, best_rate, heeb_table, surplus, valued_table
+from millpond.stochastic.scores import ScoreTable, best_rate, heeb_table, surplus, valued_table, valued_tables
 
 ALPHAS = (0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 40.0, 80.0)
 # Prices, as shares of the highest average benefit that any tuple can earn.
@@ -51,14 +52,25 @@ def heeb_way(r: Model, s: Model, alpha: float) -> Way:
 
 def ways(r: Model, s: Model, alpha: float) -> list[Way]:
     """HEEB as published, then everything that competes with it."""
+    return [heeb_way(r, s, alpha), *_competitors(r, s)]
+
+
+@lru_cache(maxsize=2)
+def _competitors(r: Model, s: Model) -> tuple[Way, ...]:
+    """They depend on the models only: memories of several sizes share them."""
     rates = [valued_table(model, best_rate, AHEAD) for model in (s, r)]
     highest = max(float(table.scores.max()) for table in rates)
-    found = [heeb_way(r, s, alpha)] + [heeb_way(r, s, other) for other in ALPHAS] + [Way("rate", *rates)]
-    for share in PRICES:
-        price = share * highest
-        tables = [valued_table(model, surplus(price), AHEAD) for model in (s, r)]
-        found.append(Way(f"surplus price={price:.3g}", *tables))
-    return found
+    prices = [share * highest for share in PRICES]
+    priced = zip(
+        prices,
+        *(valued_tables(model, [surplus(price) for price in prices], AHEAD) for model in (s, r)),
+        strict=True,
+    )
+    return (
+        *(heeb_way(r, s, alpha) for alpha in ALPHAS),
+        Way("rate", *rates),
+        *(Way(f"surplus price={price:.3g}", of_r, of_s) for price, of_r, of_s in priced),
+    )
 
 
 @dataclass(frozen=True, eq=False)
