@@ -34,6 +34,41 @@ def next_uses(codes: Ints) -> Ints:
     return following
 
 
+class CacheRun:
+    """A cache in the midst of its references: it can go on by other scores than before."""
+
+    def __init__(self, keys: Ints, size: int, depth: int = 2, seed: int = 0) -> None:
+        self._codes = numbered(keys)
+        count = int(self._codes.max(initial=-1)) + 1
+        self._keys = np.ascontiguousarray(keys, np.int64)
+        self._size = size
+        self._seed = seed
+        self._next = 0
+        self.hits: Bools = np.zeros(len(keys), np.bool_)
+        self._slot = np.full(count, -1, np.int64)
+        self._held = np.empty(size + 1, np.int64)
+        self._filled = np.zeros(1, np.int64)
+        self._used = np.full(count, -1, np.int64)
+        self._seen = np.zeros(count, np.int64)
+        self._due = np.full(count, NEVER, np.int64)
+        self._value = np.zeros(count, np.int64)
+        self._times = np.full((count, depth), -1, np.int64)  # the last `depth` references, in a ring
+
+    def play(self, stop: int, kind: int, table: Placed | None = None) -> None:
+        """Go on up to reference ``stop``; the table is placed against the references played now."""
+        if kind == TABLE and table is None:
+            raise ValueError("scores by table need a table")
+        placed = table if table is not None else no_table()
+        following = next_uses(self._codes) if kind == NEXT_USE else np.zeros(1, np.int64)
+        _loop(
+            self._next, stop, self._keys, self._codes, self._size, kind, following,
+            placed.scores[0], placed.factors[0], placed.shape, placed.row, placed.origin, self._seed,
+            self.hits, self._slot, self._held, self._filled, self._used, self._seen, self._due, self._value,
+            self._times,
+        )  # fmt: skip
+        self._next = stop
+
+
 def run_cache(
     keys: Ints, size: int, kind: int, table: Placed | None = None, depth: int = 2, seed: int = 0
 ) -> Bools:
@@ -43,17 +78,11 @@ def run_cache(
     ranks by the ``depth``-th last reference; NEXT_USE is the offline optimum, longest forward distance with
     bypass.
     """
-    codes = numbered(keys)
-    placed = table if table is not None else no_table()
-    if kind == TABLE and table is None:
-        raise ValueError("scores by table need a table")
     if kind in (LRU, FIFO):
-        return _list_loop(codes, size, kind == LRU)
-    following = next_uses(codes) if kind == NEXT_USE else np.zeros(1, np.int64)
-    return _loop(
-        np.ascontiguousarray(keys, np.int64), codes, int(codes.max(initial=-1)) + 1, size, kind, following,
-        placed.scores[0], placed.factors[0], placed.shape, placed.row, placed.origin, depth, seed,
-    )  # fmt: skip
+        return _list_loop(numbered(keys), size, kind == LRU)
+    run = CacheRun(keys, size, depth, seed)
+    run.play(len(keys), kind, table)
+    return run.hits
 
 
 @compiled
@@ -92,20 +121,16 @@ def _list_loop(codes: Ints, size: int, recency: bool) -> Bools:
 
 @compiled
 def _loop(
-    keys: Ints, codes: Ints, count: int, size: int, kind: int, following: Ints,
-    scores: Floats, factors: Floats, shape: Ints, row: Ints, origin: Ints, depth: int, seed: int,
-) -> Bools:  # fmt: skip
-    hits = np.zeros(len(keys), np.bool_)
-    slot = np.full(count, -1, np.int64)
-    held = np.empty(size + 1, np.int64)
-    used = np.full(count, -1, np.int64)
-    seen = np.zeros(count, np.int64)
-    due = np.full(count, NEVER, np.int64)
-    value = np.zeros(count, np.int64)
-    times = np.full((count, depth), -1, np.int64)  # the last `depth` references, in a ring
-    filled = 0
-    np.random.seed(seed)
-    for t in range(len(keys)):
+    start: int, stop: int, keys: Ints, codes: Ints, size: int, kind: int, following: Ints,
+    scores: Floats, factors: Floats, shape: Ints, row: Ints, origin: Ints, seed: int,
+    hits: Bools, slot: Ints, held: Ints, count: Ints, used: Ints, seen: Ints, due: Ints, value: Ints,
+    times: Ints,
+) -> None:  # fmt: skip
+    depth = times.shape[1]
+    filled = count[0]
+    if start == 0:
+        np.random.seed(seed)
+    for t in range(start, stop):
         key = codes[t]
         used[key] = t
         times[key, seen[key] % depth] = t
@@ -129,7 +154,7 @@ def _loop(
         for i in range(candidates):
             candidate = held[i]
             if kind == TABLE:
-                score = _look_up(scores[row[t]], factors, shape, origin[t], value[candidate])
+                score = _look_up(scores[row[t - start]], factors, shape, origin[t - start], value[candidate])
             elif kind in (LFU, CACHED_LFU):
                 score = float(seen[candidate])
             elif kind == LRU_K:
@@ -137,6 +162,8 @@ def _loop(
                 score = float(times[candidate, seen[candidate] % depth])
             elif kind == NEXT_USE:
                 score = -float(due[candidate])
+            elif kind == LRU:
+                score = float(used[candidate])
             else:
                 score = np.random.random()
             if score < lowest or (score == lowest and used[candidate] < used[held[worst]]):
@@ -147,4 +174,4 @@ def _loop(
         if worst < filled:
             held[worst] = held[filled]
             slot[held[worst]] = worst
-    return hits
+    count[0] = filled

@@ -7,7 +7,7 @@ Nothing needs to be configured, and a change of the stream changes the leader.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +19,11 @@ from millpond.compiled import compiled
 from millpond.stochastic.arrays import Bools, Floats, Ints
 from millpond.stochastic.models import Model
 from millpond.stochastic.scores import heeb_table
+from millpond.stochastic.stretches import Stretch
 
 # A policy that scores by the reuse model; the others are those of the plain loop.
 REUSE = 100
+_OTHERS = {"reuse": REUSE, "lru": LRU, "lfu": LFU}
 # The alphas with which HEEB is tried, beside the published one.
 ALPHAS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 # References over which hits count in the choice of the leader.
@@ -47,22 +49,37 @@ def rehearse_cache(keys: Ints, size: int, model: Model | None = None) -> ShadowT
     They are: the reuse model, LRU and perfect LFU; with a model of the keys also HEEB with the paper's alpha,
     the size, which then is the first, and with a range of others.
     """
-    kinds, names = [REUSE, LRU, LFU], ["reuse", "lru", "lfu"]
     if model is None:
-        return _trace(keys, size, kinds, names, no_table())
-    alphas, placed = _heeb_tables(keys, size, model)
-    return _trace(keys, size, [TABLE] * len(alphas) + kinds, _heeb_names(alphas) + names, placed)
+        return _trace(keys, size, _OTHERS.values(), _OTHERS, no_table())
+    return rehearse_stretches(keys, size, [Stretch(0, len(keys), model=model)])
+
+
+def rehearse_stretches(keys: Ints, size: int, parts: Sequence[Stretch]) -> ShadowTrace:
+    """The same with the model of each stretch."""
+    return _in_stretches(keys, size, parts, _OTHERS)
 
 
 def heeb_online(keys: Ints, size: int, model: Model) -> ShadowTrace:
     """HEEB with the alpha that does best in shadow caches, starting from the paper's: the size."""
-    alphas, placed = _heeb_tables(keys, size, model)
-    return _trace(keys, size, [TABLE] * len(alphas), _heeb_names(alphas), placed)
+    return heeb_stretches(keys, size, [Stretch(0, len(keys), model=model)])
 
 
-def _heeb_tables(keys: Ints, size: int, model: Model) -> tuple[tuple[float, ...], Placed]:
+def heeb_stretches(keys: Ints, size: int, parts: Sequence[Stretch]) -> ShadowTrace:
+    """The same with the model of each stretch."""
+    return _in_stretches(keys, size, parts, {})
+
+
+def _in_stretches(keys: Ints, size: int, parts: Sequence[Stretch], others: Mapping[str, int]) -> ShadowTrace:
+    """HEEB with several alphas, beside others; it is LRU while there is no model."""
     alphas = (float(size), *(alpha for alpha in ALPHAS if alpha != size))
-    return alphas, Placed.of(tuple(heeb_table(model, a, caching=True) for a in alphas), keys)
+    run = ShadowRun(keys, size, [*_heeb_names(alphas), *others])
+    for part in parts:
+        kind, placed = LRU, no_table()
+        if part.model is not None:
+            tables = tuple(heeb_table(part.model, alpha, caching=True) for alpha in alphas)
+            kind, placed = TABLE, Placed.of(tables, keys[part.start : part.stop])
+        run.play(part.stop, [*[kind] * len(alphas), *others.values()], placed)
+    return run.trace
 
 
 def _heeb_names(alphas: Sequence[float]) -> list[str]:
@@ -74,45 +91,73 @@ def reuse_cache(keys: Ints, size: int) -> Bools:
     return _trace(keys, size, [REUSE], ["reuse"], no_table()).hits
 
 
-def _trace(keys: Ints, size: int, kinds: Sequence[int], names: Sequence[str], placed: Placed) -> ShadowTrace:
-    codes = numbered(keys)
-    hits, leaders, shadows = _loop(
-        np.ascontiguousarray(keys, np.int64), codes, int(codes.max(initial=-1)) + 1, size,
-        np.array(kinds, np.int64), placed.scores, placed.factors, placed.shape, placed.row, placed.origin,
-        MEMORY, CLEARLY,
-    )  # fmt: skip
-    return ShadowTrace(hits, leaders, shadows, tuple(names))
+def _trace(keys: Ints, size: int, kinds: Iterable[int], names: Iterable[str], placed: Placed) -> ShadowTrace:
+    run = ShadowRun(keys, size, tuple(names))
+    run.play(len(keys), tuple(kinds), placed)
+    return run.trace
+
+
+class ShadowRun:
+    """A group of shadow caches in the midst of the references: each can go on by other scores than before."""
+
+    def __init__(self, keys: Ints, size: int, names: Sequence[str]) -> None:
+        codes = numbered(keys)
+        count = int(codes.max(initial=-1)) + 1
+        policies = len(names)
+        caches = policies + 1 if policies > 1 else 1  # the last one is the real one
+        self._names = tuple(names)
+        self._keys = (np.ascontiguousarray(keys, np.int64), codes)
+        self._size = size
+        self._next = 0
+        self._hits: Bools = np.zeros(len(keys), np.bool_)
+        self._leaders = np.zeros(len(keys), np.int64)
+        self._shadows = np.zeros(policies, np.int64)
+        # Against the first shadow, over recent references: hits of one that the other missed, and both kinds.
+        self._lead = np.zeros((2, policies))
+        self._caches = (
+            np.full((caches, count), -1, np.int64),  # the slot of each key
+            np.empty((caches, size + 1), np.int64),  # the key of each slot
+            np.zeros(caches, np.int64),
+        )
+        # Of each key: last reference, references, value, until when it was exposed to reuse, class of reuse.
+        self._known = np.zeros((5, count), np.int64)
+        self._known[0] = -1
+        self._listed = np.empty(count, np.int64)
+        self._reuse = np.zeros((2, reuse.CLASSES, reuse.BINS))
+        self._rates = reuse.starting_rates()
+        self._counts = np.zeros(2, np.int64)  # keys known, and the leader
+
+    def play(self, stop: int, kinds: Sequence[int], placed: Placed) -> None:
+        """Go on up to reference ``stop``, each shadow by scores of its kind."""
+        _loop(
+            self._next, stop, *self._keys, self._size, np.array(kinds, np.int64),
+            placed.scores, placed.factors, placed.shape, placed.row, placed.origin, MEMORY, CLEARLY,
+            self._hits, self._leaders, self._shadows, *self._caches, self._lead, self._known, self._listed,
+            self._reuse, self._rates, self._counts,
+        )  # fmt: skip
+        self._next = stop
+
+    @property
+    def trace(self) -> ShadowTrace:
+        """What happened so far."""
+        return ShadowTrace(self._hits, self._leaders, self._shadows, self._names)
 
 
 @compiled
 def _loop(
-    keys: Ints, codes: Ints, count: int, size: int, kinds: Ints,
+    start: int, stop: int, keys: Ints, codes: Ints, size: int, kinds: Ints,
     scores: Floats, factors: Floats, shape: Ints, row: Ints, origin: Ints, memory: float, clearly: float,
-) -> tuple[Bools, Ints, Ints]:  # fmt: skip
+    hits: Bools, leaders: Ints, shadows: Ints, slot: Ints, held: Ints, filled: Ints,
+    lead: Floats, keyed: Ints, known: Ints, reused: Floats, rates: Floats, counts: Ints,
+) -> None:  # fmt: skip
     policies = len(kinds)
-    caches = policies + 1 if policies > 1 else 1  # the last one is the real one
-    hits = np.zeros(len(keys), np.bool_)
-    leaders = np.zeros(len(keys), np.int64)
-    shadows = np.zeros(policies, np.int64)
-    # Against the first shadow, over recent references: hits of one that the other missed, and both kinds.
-    ahead = np.zeros(policies)
-    apart = np.zeros(policies)
+    caches = len(filled)
     hit_by = np.zeros(caches, np.bool_)
-    slot = np.full((caches, count), -1, np.int64)
-    held = np.empty((caches, size + 1), np.int64)
-    filled = np.zeros(caches, np.int64)
-    used = np.full(count, -1, np.int64)
-    seen = np.zeros(count, np.int64)
-    value = np.zeros(count, np.int64)
-    since = np.zeros(count, np.int64)
-    group = np.zeros(count, np.int64)
-    known = np.empty(count, np.int64)
-    known_count = 0
-    events = np.zeros((reuse.CLASSES, reuse.BINS))
-    exposure = np.zeros((reuse.CLASSES, reuse.BINS))
-    rates = reuse.starting_rates()
-    leader = 0
-    for t in range(len(keys)):
+    ahead, apart = lead[0], lead[1]
+    used, seen, value, since, group = keyed[0], keyed[1], keyed[2], keyed[3], keyed[4]
+    events, exposure = reused[0], reused[1]
+    known_count, leader = counts[0], counts[1]
+    for t in range(start, stop):
         key = codes[t]
         if used[key] >= 0:
             age = t - used[key]
@@ -154,7 +199,11 @@ def _loop(
                 candidate = held[cache, i]
                 if kind == TABLE:
                     score = _look_up(
-                        scores[policy, row[t]], factors[policy], shape, origin[t], value[candidate]
+                        scores[policy, row[t - start]],
+                        factors[policy],
+                        shape,
+                        origin[t - start],
+                        value[candidate],
                     )
                 elif kind == LFU:
                     score = float(seen[candidate])
@@ -182,4 +231,4 @@ def _loop(
         for policy in range(policies):
             if ahead[policy] > ahead[leader] and ahead[policy] > clearly * np.sqrt(apart[policy]):
                 leader = policy
-    return hits, leaders, shadows
+    counts[0], counts[1] = known_count, leader
