@@ -25,6 +25,11 @@ from millpond.stochastic.scores import ScoreTable, best_rate, heeb_table, surplu
 ALPHAS = (0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 40.0, 80.0)
 # Prices, as shares of the highest average benefit that any tuple can earn.
 PRICES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+# The largest tables for which valuations other than HEEB's are tried.
+MOST_ROWS = 250
+MOST_VALUES = 20_000
+# Keeps the streams of a rehearsal apart from any that are drawn with the same seed.
+APART = 0x5EED
 # How far a valuation other than HEEB's looks ahead.
 AHEAD = 100
 
@@ -51,26 +56,27 @@ def heeb_way(r: Model, s: Model, alpha: float) -> Way:
 
 
 def ways(r: Model, s: Model, alpha: float) -> list[Way]:
-    """HEEB as published, then everything that competes with it."""
-    return [heeb_way(r, s, alpha), *_competitors(r, s)]
+    """HEEB as published, then everything that competes with it; alphas alone where values range widely."""
+    alphas = [heeb_way(r, s, other) for other in (alpha, *ALPHAS)]
+    return [*alphas, *_valued_ways(r, s)] if _narrow(r) and _narrow(s) else alphas
 
 
-@lru_cache(maxsize=2)
-def _competitors(r: Model, s: Model) -> tuple[Way, ...]:
+def _narrow(model: Model) -> bool:
+    """Whether valuations other than HEEB's are made quickly."""
+    low, high = model.reach(AHEAD)
+    return model.rows <= MOST_ROWS and high - low <= MOST_VALUES
+
+
+@lru_cache(maxsize=16)
+def _valued_ways(r: Model, s: Model) -> tuple[Way, ...]:
     """They depend on the models only: memories of several sizes share them."""
     rates = [valued_table(model, best_rate, AHEAD) for model in (s, r)]
     highest = max(float(table.scores.max()) for table in rates)
     prices = [share * highest for share in PRICES]
-    priced = zip(
-        prices,
-        *(valued_tables(model, [surplus(price) for price in prices], AHEAD) for model in (s, r)),
-        strict=True,
-    )
-    return (
-        *(heeb_way(r, s, alpha) for alpha in ALPHAS),
-        Way("rate", *rates),
-        *(Way(f"surplus price={price:.3g}", of_r, of_s) for price, of_r, of_s in priced),
-    )
+    valuations = [surplus(price) for price in prices]
+    of_r, of_s = (valued_tables(model, valuations, AHEAD) for model in (s, r))
+    priced = zip(prices, of_r, of_s, strict=True)
+    return Way("rate", *rates), *(Way(f"surplus price={price:.3g}", *tables) for price, *tables in priced)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +98,7 @@ def rehearse(
     tried = ways(r, s, alpha)
     streams = []
     for run in range(runs):
-        rng = np.random.default_rng([seed, run])
+        rng = np.random.default_rng([seed, run, APART])
         streams.append((r.sample(rng, steps), s.sample(rng, steps)))
     warm_up = min(4 * size, steps // 2)
 
