@@ -8,6 +8,7 @@ the rest fits.  Of equal scores the oldest goes first; of the same step R's if t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -40,12 +41,17 @@ class Placed:
         steps = np.arange(len(partner), dtype=np.int64)
         row, origin = first.model.place(steps, partner)
         return cls(
-            np.stack([_widened(table, low, high) for table in tables]),
+            _stacked(tables, low, high),
             np.array([[table.below.factor, table.above.factor] for table in tables]),
             np.array([low, first.model.scale, first.below.step, first.above.step], np.int64),
             row,
             origin,
         )
+
+
+@lru_cache(maxsize=2)  # the same tables are often placed against one stream after another
+def _stacked(tables: tuple[ScoreTable, ...], low: int, high: int) -> Floats:
+    return np.stack([_widened(table, low, high) for table in tables])
 
 
 def _widened(table: ScoreTable, low: int, high: int) -> Floats:

@@ -161,7 +161,8 @@ def _join(arguments: argparse.Namespace) -> Planned:
     if arguments.r is None or arguments.s is None:
         raise MillpondError("join needs two streams", remedy="give --r FILE and --s FILE, one value a line")
     sizes = _sizes(arguments.sizes)
-    usual = [name for name in JOIN_POLICIES if name != "flowexpect"]
+    slow = ("flowexpect", "heeb-adaptive") if arguments.quick else ("flowexpect",)
+    usual = [name for name in JOIN_POLICIES if name not in slow]
     policies = _policies(arguments.policies, JOIN_POLICIES, usual)
     r, s = read_keys(arguments.r), read_keys(arguments.s)
     steps = min(len(r), len(s))

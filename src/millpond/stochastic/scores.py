@@ -119,6 +119,7 @@ def _trend_table(model: Trend, decay: float, caching: bool) -> ScoreTable:
     return ScoreTable(model, low, scores, *((NOTHING, ahead) if climb > 0 else (ahead, NOTHING)))
 
 
+@lru_cache(maxsize=256)  # small, and the slowest to make
 def _walk_table(model: Walk, decay: float, caching: bool) -> ScoreTable:
     """Theorem 5 (2): g = decay (step * delta + step * g), a banded system over the distances v - x.
 
