@@ -28,6 +28,8 @@ PRICES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 
 # The largest tables for which valuations other than HEEB's are tried.
 MOST_ROWS = 250
 MOST_VALUES = 20_000
+# By how many standard errors a way must be ahead of HEEB as published.
+CLEARLY = 3.0
 # Keeps the streams of a rehearsal apart from any that are drawn with the same seed.
 APART = 0x5EED
 # How far a valuation other than HEEB's looks ahead.
@@ -92,8 +94,8 @@ def rehearse(
 ) -> Rehearsal:
     """The way that finds most on streams drawn from the models; HEEB as published unless clearly beaten.
 
-    A quarter of the runs leaves the eight best in the race.  Clearly means by more than two standard
-    errors of the difference on the same streams.
+    A quarter of the runs leaves the eight best in the race.  Clearly means by more than three standard
+    errors of the difference on the same streams: the best of many is ahead by two through chance alone.
     """
     tried = ways(r, s, alpha)
     streams = []
@@ -113,6 +115,6 @@ def rehearse(
     published = final[0]
     best = max(order, key=lambda i: final[i].mean())
     gain = final[best] - published
-    clear = gain.mean() > 2 * gain.std() / sqrt(len(gain))
+    clear = gain.mean() > CLEARLY * gain.std() / sqrt(len(gain))
     chosen = tried[best] if clear else tried[0]
     return Rehearsal(chosen, {tried[i].name: float(totals.mean()) for i, totals in final.items()})
