@@ -13,6 +13,7 @@ from millpond.stochastic.arrays import Floats, Ints
 from millpond.stochastic.lifetime import Fixed, ObservedLifetime, alpha_for
 from millpond.stochastic.models import Model, Trend
 from millpond.stochastic.scores import ScoreTable, heeb_table, valued_table, weighted
+from millpond.stochastic.windows import window_table
 
 # Average lifetimes for which an adaptive HEEB has a table: a fifth apart, from 1.2 to about 1,100 steps.
 LIFETIMES = tuple(1.2**i for i in range(1, 39))
@@ -79,6 +80,25 @@ def next_step(r: Model) -> Tabled:
 def next_step_table(model: Model) -> ScoreTable:
     """The chance that the next value of the stream is the candidate's."""
     return valued_table(model, weighted(Fixed(1)), 1)
+
+
+class Windowed(Tabled):
+    """HEEB under a sliding window: nothing counts after a tuple has left it (section 7).
+
+    The window is what the candidates' ``end`` says, at most ``window`` steps from now.
+    """
+
+    def __init__(self, r: Model, s: Model, alpha: float, window: int) -> None:
+        super().__init__(heeb_table(s, alpha), heeb_table(r, alpha))
+        self._windows = (window_table(s, alpha, window), window_table(r, alpha, window))
+
+    def scores(self, now: int, candidates: Candidates) -> Floats:
+        scores = np.empty(len(candidates))
+        remaining = candidates.end - now - 1
+        for side, table in enumerate(self._windows):
+            own = candidates.side == side
+            scores[own] = table.look_up(candidates.value[own], now, self._last[1 - side], remaining[own])
+        return scores
 
 
 class Adaptive(Policy):

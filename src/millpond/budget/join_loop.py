@@ -8,6 +8,7 @@ the rest fits.  Of equal scores the oldest goes first; of the same step R's if t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -40,12 +41,17 @@ class Placed:
         steps = np.arange(start, start + len(partner), dtype=np.int64)
         row, origin = first.model.place(steps, partner)
         return cls(
-            np.stack([_widened(table, low, high) for table in tables]),
+            _stacked(tables, low, high),
             np.array([[table.below.factor, table.above.factor] for table in tables]),
             np.array([low, first.model.scale, first.below.step, first.above.step], np.int64),
             row,
             origin,
         )
+
+
+@lru_cache(maxsize=2)  # the same tables are often placed against one stream after another
+def _stacked(tables: tuple[ScoreTable, ...], low: int, high: int) -> Floats:
+    return np.stack([_widened(table, low, high) for table in tables])
 
 
 def _widened(table: ScoreTable, low: int, high: int) -> Floats:
@@ -79,6 +85,69 @@ class JoinTrace:
         return int(self.results[warm_up:].sum())
 
 
+class JoinRun:
+    """A join in the midst of its streams: it can go on by other scores than before.
+
+    ``leaves`` holds for each tuple the first step at which its window no longer covers it, under PLAN the
+    first step at which it need no longer be there.  With ``lifetimes`` there is one table for each of these
+    average lifetimes, and the one nearest to the observed average rules.
+    """
+
+    def __init__(
+        self,
+        r: Ints,
+        s: Ints,
+        size: int,
+        leaves: tuple[Ints, Ints] | None = None,
+        lifetimes: Floats | None = None,
+        memory: float = 1000.0,
+        seed: int = 0,
+    ) -> None:
+        steps = len(r)
+        never = np.full(steps, NEVER, np.int64)
+        distinct, codes = np.unique(np.concatenate([r, s]), return_inverse=True)
+        self._streams = (
+            np.ascontiguousarray(r, np.int64),
+            np.ascontiguousarray(s, np.int64),
+            codes[:steps].astype(np.int64),
+            codes[steps:].astype(np.int64),
+        )
+        self._size = size
+        self._ends = leaves if leaves is not None else (never, never)
+        self._lifetimes = np.zeros(1) if lifetimes is None else np.log(lifetimes)
+        self._memory = memory
+        self._seed = seed
+        self._next = 0
+        self._results, self._kept_of_r, self._choices = np.zeros((3, steps), np.int64)
+        # Each kept tuple: its number (2t for R's, 2t + 1 for S's), value, code, last use, uses, end.
+        self._kept = np.empty((6, size + 2), np.int64)
+        # Of each code: how often R and S had it, and how many tuples of either are kept.
+        self._seen = np.zeros((2, len(distinct)))
+        self._held = np.zeros((2, len(distinct)), np.int64)
+        self._counts = np.zeros(3, np.int64)  # tuples kept, of them R's, and the table chosen
+        self._observed = np.exp(self._lifetimes[:1])
+
+    def play(self, stop: int, kind: int, tables: tuple[Placed, Placed] | None = None) -> None:
+        """Go on up to step ``stop``; the tables are placed against the steps that are played now."""
+        of_r, of_s = tables if tables is not None else (no_table(), no_table())
+        if kind == TABLE and tables is None:
+            raise ValueError("scores by table need tables")
+        _loop(
+            self._next, stop, *self._streams, self._size, kind,
+            of_r.scores, of_r.factors, of_r.shape, of_r.row, of_r.origin,
+            of_s.scores, of_s.factors, of_s.shape, of_s.row, of_s.origin,
+            *self._ends, self._lifetimes, self._memory, self._seed,
+            self._results, self._kept_of_r, self._choices,
+            self._kept, self._seen, self._held, self._counts, self._observed,
+        )  # fmt: skip
+        self._next = stop
+
+    @property
+    def trace(self) -> JoinTrace:
+        """What happened so far."""
+        return JoinTrace(self._results, self._kept_of_r, self._choices)
+
+
 def run_join(
     r: Ints,
     s: Ints,
@@ -91,35 +160,14 @@ def run_join(
     memory: float = 1000.0,
     seed: int = 0,
 ) -> JoinTrace:
-    """Join the streams, keeping ``size`` tuples by scores of the given kind.
+    """Join the streams, keeping ``size`` tuples by scores of the given kind; see :class:`JoinRun`.
 
-    ``leaves`` holds for each tuple the first step at which its window no longer covers it, ``plan`` the first
-    step at which it need no longer be there.  With ``lifetimes`` there is one table for each of these average
-    lifetimes, and the one nearest to the observed average rules.
+    ``plan`` holds for each tuple the first step at which it need no longer be there.
     """
-    of_r, of_s = tables if tables is not None else (no_table(), no_table())
-    if kind == TABLE and tables is None:
-        raise ValueError("scores by table need tables")
-    never = np.full(len(r), NEVER, np.int64)
-    ends = plan if kind == PLAN and plan is not None else leaves if leaves is not None else (never, never)
-    distinct, codes = np.unique(np.concatenate([r, s]), return_inverse=True)
-    results, kept, choices = _loop(
-        np.ascontiguousarray(r, np.int64),
-        np.ascontiguousarray(s, np.int64),
-        codes[: len(r)].astype(np.int64),
-        codes[len(r) :].astype(np.int64),
-        len(distinct),
-        size,
-        kind,
-        of_r.scores, of_r.factors, of_r.shape, of_r.row, of_r.origin,
-        of_s.scores, of_s.factors, of_s.shape, of_s.row, of_s.origin,
-        ends[0],
-        ends[1],
-        np.zeros(1) if lifetimes is None else np.log(lifetimes),
-        memory,
-        seed,
-    )  # fmt: skip
-    return JoinTrace(results, kept, choices)
+    ends = plan if kind == PLAN and plan is not None else leaves
+    run = JoinRun(r, s, size, ends, lifetimes, memory, seed)
+    run.play(len(r), kind, tables)
+    return run.trace
 
 
 @compiled
@@ -163,34 +211,23 @@ def _lowest_two(score: Floats, number: Ints, held: int) -> tuple[int, int]:
 
 @compiled
 def _loop(
-    r: Ints, s: Ints, r_code: Ints, s_code: Ints, codes: int, size: int, kind: int,
+    start: int, stop: int, r: Ints, s: Ints, r_code: Ints, s_code: Ints, size: int, kind: int,
     r_scores: Floats, r_factors: Floats, r_shape: Ints, r_row: Ints, r_origin: Ints,
     s_scores: Floats, s_factors: Floats, s_shape: Ints, s_row: Ints, s_origin: Ints,
     r_end: Ints, s_end: Ints, lifetimes: Floats, memory: float, seed: int,
-) -> tuple[Ints, Ints, Ints]:  # fmt: skip
-    steps = len(r)
-    results = np.zeros(steps, np.int64)
-    kept_of_r = np.zeros(steps, np.int64)
-    choices = np.zeros(steps, np.int64)
-    # Each kept tuple: its number (2t for R's, 2t + 1 for S's), value, code, and what some scores need.
-    number = np.empty(size + 2, np.int64)
-    value = np.empty(size + 2, np.int64)
-    code = np.empty(size + 2, np.int64)
-    used = np.empty(size + 2, np.int64)
-    uses = np.empty(size + 2, np.int64)
-    end = np.empty(size + 2, np.int64)
+    results: Ints, kept_of_r: Ints, choices: Ints,
+    kept: Ints, all_seen: Floats, all_held: Ints, counts: Ints, average: Floats,
+) -> None:  # fmt: skip
+    number, value, code, used, uses, end = kept[0], kept[1], kept[2], kept[3], kept[4], kept[5]
     score = np.empty(size + 2)
-    r_seen = np.zeros(codes)
-    s_seen = np.zeros(codes)
-    r_held = np.zeros(codes, np.int64)
-    s_held = np.zeros(codes, np.int64)
+    r_seen, s_seen = all_seen[0], all_seen[1]
+    r_held, s_held = all_held[0], all_held[1]
     touched = kind in (LRU, LFU) or r_end.min() < NEVER or s_end.min() < NEVER
-    held = 0
-    of_r = 0
-    choice = 0
-    observed = np.exp(lifetimes[0])
-    np.random.seed(seed)
-    for t in range(steps):
+    held, of_r, choice = counts[0], counts[1], counts[2]
+    observed = average[0]
+    if start == 0:
+        np.random.seed(seed)
+    for t in range(start, stop):
         if touched:
             found = 0
             for i in range(held):
@@ -217,13 +254,14 @@ def _loop(
             held += 1
         if held > size:
             if kind == TABLE:
-                of_r_now = r_scores[choice, r_row[t]]
-                of_s_now = s_scores[choice, s_row[t]]
+                of_r_now = r_scores[choice, r_row[t - start]]
+                of_s_now = s_scores[choice, s_row[t - start]]
+                at_r, at_s = r_origin[t - start], s_origin[t - start]
                 for i in range(held):
                     if number[i] & 1:
-                        score[i] = _look_up(of_s_now, s_factors[choice], s_shape, s_origin[t], value[i])
+                        score[i] = _look_up(of_s_now, s_factors[choice], s_shape, at_s, value[i])
                     else:
-                        score[i] = _look_up(of_r_now, r_factors[choice], r_shape, r_origin[t], value[i])
+                        score[i] = _look_up(of_r_now, r_factors[choice], r_shape, at_r, value[i])
             elif kind == FIFO:
                 for i in range(held):
                     score[i] = number[i] // 2
@@ -276,4 +314,5 @@ def _loop(
                 if abs(lifetimes[j] - target) < abs(lifetimes[choice] - target):
                     choice = j
         choices[t] = choice
-    return results, kept_of_r, choices
+    counts[0], counts[1], counts[2] = held, of_r, choice
+    average[0] = observed

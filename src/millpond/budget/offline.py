@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from ortools.graph.python import min_cost_flow
 
-from millpond.stochastic.arrays import Floats, Ints
+from millpond.budget.augment import held_matches
+from millpond.stochastic.arrays import Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,24 +50,8 @@ def best_join(r: Ints, s: Ints, size: int, warm_up: int = 0) -> JoinPlan:
     """
     steps = len(r)
     owner, arrived, when = matches(r, s)
-    count = len(owner)
-    first = np.ones(count, bool)
-    first[1:] = owner[1:] != owner[:-1]
-    # Node t of the chain is "the choice at step t"; a match at step t ends before that choice.
-    node = steps + np.arange(count)
-    tails = np.concatenate([np.arange(steps - 1), np.where(first, arrived, node - 1), node])
-    heads = np.concatenate([np.arange(1, steps), node, when])
-    capacity = np.concatenate([np.full(steps - 1, size), np.ones(2 * count, np.int64)])
-    cost = np.concatenate(
-        [np.zeros(steps - 1, np.int64), -(when >= warm_up).astype(np.int64), np.zeros(count, np.int64)]
-    )
-    solver = min_cost_flow.SimpleMinCostFlow()
-    arcs = solver.add_arcs_with_capacity_and_unit_cost(tails, heads, capacity, cost)
-    solver.set_nodes_supplies(np.array([0, steps - 1]), np.array([size, -size]))
-    if steps > 1 and solver.solve() != solver.OPTIMAL:
-        raise RuntimeError("the flow of the offline optimum was not solved")
+    counts = when >= warm_up
+    found = held_matches(owner, arrived, when, counts, steps, size)
     until = np.zeros(2 * steps, np.int64)
-    if steps > 1:
-        used: Floats = solver.flows(arcs[steps - 1 : steps - 1 + count]) > 0
-        np.maximum.at(until, owner[used], when[used] + 1)
-    return JoinPlan(-solver.optimal_cost() if steps > 1 else 0, until[:steps], until[steps:])
+    np.maximum.at(until, owner[found], when[found] + 1)
+    return JoinPlan(int(counts[found].sum()), until[:steps], until[steps:])

@@ -7,7 +7,7 @@ Nothing needs to be configured, and a change of the stream changes the leader.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,9 +20,11 @@ from millpond.compiled import compiled
 from millpond.stochastic.arrays import Bools, Floats, Ints
 from millpond.stochastic.models import Model
 from millpond.stochastic.scores import ScoreTable, heeb_table
+from millpond.stochastic.stretches import Stretch
 
 # A policy that scores by the reuse model; the others are those of the plain loop.
 REUSE = 100
+_OTHERS = {"reuse": REUSE, "lru": LRU, "lfu": LFU}
 # The alphas with which HEEB is tried, beside the published one.
 ALPHAS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 # References over which hits count in the choice of the leader.
@@ -48,19 +50,36 @@ def rehearse_cache(keys: Ints, size: int, model: Model | None = None) -> ShadowT
     They are: the reuse model, LRU and perfect LFU; with a model of the keys also HEEB with the paper's alpha,
     the size, which then is the first, and with a range of others.
     """
-    kinds, names = [REUSE, LRU, LFU], ["reuse", "lru", "lfu"]
     if model is None:
-        return _trace(keys, size, kinds, names, no_table())
-    alphas = heeb_alphas(size)
-    placed = Placed.of(heeb_tables(size, model), keys)
-    return _trace(keys, size, [TABLE] * len(alphas) + kinds, _heeb_names(alphas) + names, placed)
+        return _trace(keys, size, _OTHERS.values(), _OTHERS, no_table())
+    return rehearse_stretches(keys, size, [Stretch(0, len(keys), model=model)])
+
+
+def rehearse_stretches(keys: Ints, size: int, parts: Sequence[Stretch]) -> ShadowTrace:
+    """The same with the model of each stretch."""
+    return _in_stretches(keys, size, parts, _OTHERS)
 
 
 def heeb_online(keys: Ints, size: int, model: Model) -> ShadowTrace:
     """HEEB with the alpha that does best in shadow caches, starting from the paper's: the size."""
+    return heeb_stretches(keys, size, [Stretch(0, len(keys), model=model)])
+
+
+def heeb_stretches(keys: Ints, size: int, parts: Sequence[Stretch]) -> ShadowTrace:
+    """The same with the model of each stretch."""
+    return _in_stretches(keys, size, parts, {})
+
+
+def _in_stretches(keys: Ints, size: int, parts: Sequence[Stretch], others: Mapping[str, int]) -> ShadowTrace:
+    """HEEB with several alphas, beside others; it is LRU while there is no model."""
     alphas = heeb_alphas(size)
-    placed = Placed.of(heeb_tables(size, model), keys)
-    return _trace(keys, size, [TABLE] * len(alphas), _heeb_names(alphas), placed)
+    run = ShadowRun(keys, size, [*_heeb_names(alphas), *others])
+    for part in parts:
+        kind, placed = LRU, no_table()
+        if part.model is not None:
+            kind, placed = TABLE, Placed.of(heeb_tables(size, part.model), keys[part.start : part.stop])
+        run.play(part.stop, [*[kind] * len(alphas), *others.values()], placed)
+    return run.trace
 
 
 def heeb_alphas(size: int) -> tuple[float, ...]:
@@ -81,12 +100,37 @@ def reuse_cache(keys: Ints, size: int) -> Bools:
     return _trace(keys, size, [REUSE], ["reuse"], no_table()).hits
 
 
-def _trace(keys: Ints, size: int, kinds: Sequence[int], names: Sequence[str], placed: Placed) -> ShadowTrace:
-    codes = numbered(keys)
-    caches = ShadowCaches(size, kinds)
-    weights = np.ones(int(codes.max(initial=-1)) + 1, np.int64)
-    hits, leaders = caches.refer(codes, np.ascontiguousarray(keys, np.int64), weights, placed)
-    return ShadowTrace(hits, leaders, caches.shadows, tuple(names))
+def _trace(keys: Ints, size: int, kinds: Iterable[int], names: Iterable[str], placed: Placed) -> ShadowTrace:
+    run = ShadowRun(keys, size, tuple(names))
+    run.play(len(keys), tuple(kinds), placed)
+    return run.trace
+
+
+class ShadowRun:
+    """A group of shadow caches in the midst of the references: each can go on by other scores than before."""
+
+    def __init__(self, keys: Ints, size: int, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self._keys = np.ascontiguousarray(keys, np.int64)
+        self._codes = numbered(keys)
+        self._weights = np.ones(int(self._codes.max(initial=-1)) + 1, np.int64)
+        self._caches = ShadowCaches(size, [LRU] * len(names))
+        self._next = 0
+        self._hits: Bools = np.zeros(len(keys), np.bool_)
+        self._leaders = np.zeros(len(keys), np.int64)
+
+    def play(self, stop: int, kinds: Sequence[int], placed: Placed) -> None:
+        """Go on up to reference ``stop``, each shadow by scores of its kind."""
+        now = slice(self._next, stop)
+        self._caches.kinds[:] = kinds
+        self._hits[now], self._leaders[now] = self._caches.refer(
+            self._codes[now], self._keys[now], self._weights, placed
+        )
+        self._next = stop
+
+    @property
+    def trace(self) -> ShadowTrace:
+        return ShadowTrace(self._hits, self._leaders, self._caches.shadows, self._names)
 
 
 # In the state's numbers: references so far, the leader, keys known.

@@ -32,9 +32,9 @@ OWN = {
     "cache": "policies on a reference trace of yours (--trace)",
     "join": "policies on two streams of yours (--r and --s)",
 }
-# The share of a file from which its model is identified.
-LEARNED = 0.1
-LEAST_LEARNED = 200
+# How much of a file a quick run reads.
+QUICK_REFERENCES = 50_000
+QUICK_STEPS = 2000
 
 
 @dataclass(frozen=True)
@@ -135,24 +135,22 @@ def _policies(text: str | None, known: Sequence[str], usual: Sequence[str]) -> l
 
 
 def _cache(arguments: argparse.Namespace) -> Planned:
-    from millpond.lab.experiments import cache_rows
+    from millpond.lab.experiments import cache_file
+    from millpond.lab.online import ordered
     from millpond.lab.simulate import CACHE_POLICIES, MODELLED
     from millpond.lab.workloads import read_keys
-    from millpond.stochastic.identify import identify
+    from millpond.stochastic.stretches import stretches
 
     if arguments.trace is None:
         raise MillpondError("cache needs a reference trace", remedy="give --trace FILE, one key a line")
     sizes = _sizes(arguments.sizes)
     keys = read_keys(arguments.trace)
     if arguments.quick:
-        keys = keys[:50_000]
-    found = identify(keys[: max(LEAST_LEARNED, int(LEARNED * len(keys)))])
-    model = found.model if found is not None and found.kind != "stationary" else None
-    usual = [name for name in CACHE_POLICIES if model is not None or name not in MODELLED]
+        keys = keys[:QUICK_REFERENCES]
+    parts = stretches(keys)
+    usual = [name for name in CACHE_POLICIES if ordered(parts) or name not in MODELLED]
     policies = _policies(arguments.policies, CACHE_POLICIES, usual)
-    if model is None and found is not None and set(policies) & set(MODELLED):
-        model = found.model
-    return cache_rows("cache", arguments.trace.name, keys, sizes, policies, model, arguments.seed)
+    return cache_file(arguments.trace.name, keys, sizes, policies, parts, arguments.seed)
 
 
 def _join(arguments: argparse.Namespace) -> Planned:
@@ -163,9 +161,11 @@ def _join(arguments: argparse.Namespace) -> Planned:
     if arguments.r is None or arguments.s is None:
         raise MillpondError("join needs two streams", remedy="give --r FILE and --s FILE, one value a line")
     sizes = _sizes(arguments.sizes)
-    usual = [name for name in JOIN_POLICIES if name != "flowexpect"]
+    slow = ("flowexpect", "heeb-adaptive") if arguments.quick else ("flowexpect",)
+    usual = [name for name in JOIN_POLICIES if name not in slow]
     policies = _policies(arguments.policies, JOIN_POLICIES, usual)
     r, s = read_keys(arguments.r), read_keys(arguments.s)
-    steps = min(len(r), len(s), 2000 if arguments.quick else 1 << 60)
-    learned = max(LEAST_LEARNED, int(LEARNED * steps))
-    return join_files(r[:steps], s[:steps], learned, sizes, policies, arguments.seed)
+    steps = min(len(r), len(s))
+    if arguments.quick:
+        steps = min(steps, QUICK_STEPS)
+    return join_files(r[:steps], s[:steps], sizes, policies, arguments.seed)

@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from millpond.errors import MillpondError
+from millpond.lab.online import cache_online, join_online, paired
 from millpond.lab.results import Row
 from millpond.lab.simulate import cache_player, join_player, join_way, play, warm_up
-from millpond.lab.workloads import REAL_MODEL, SYNTHETIC, Workload, bounded_normal, floor, modelled, real
+from millpond.lab.workloads import REAL_MODEL, SYNTHETIC, Workload, bounded_normal, floor, real
 from millpond.stochastic.arrays import Ints
 from millpond.stochastic.chains import Walk
-from millpond.stochastic.identify import identify
 from millpond.stochastic.models import Model
 from millpond.stochastic.scores import heeb_table
+from millpond.stochastic.stretches import Stretch, ruling_kind, stretches
 from millpond.stochastic.surface import control_points, interpolated
 
 SIZES = (1, 2, 3, 5, 10, 15, 20, 25, 30, 40, 50)
@@ -235,21 +236,36 @@ def look_ahead(settings: Settings) -> Planned:
 # --- files -----------------------------------------------------------------------------------------
 
 
-def join_files(
-    r: Ints, s: Ints, learned: int, sizes: Sequence[int], policies: Sequence[str], seed: int
+def cache_file(
+    config: str,
+    keys: Ints,
+    sizes: Sequence[int],
+    policies: Sequence[str],
+    parts: Sequence[Stretch],
+    seed: int,
 ) -> Planned:
-    """Results of policies on two given streams; models are identified from their first ``learned`` values."""
-    found = [identify(values[:learned]) for values in (r, s)]
-    if found[0] is None or found[1] is None:
-        raise MillpondError(
-            "no model fits the streams: they are too short, or their values range too widely",
-            remedy="give at least 40 integers each, within a million of each other",
-        )
-    work = modelled("join", found[0].model, found[1].model)
-    config = f"{found[0].kind} and {found[1].kind}"
+    """Hits of policies on a given trace, with the models that were identified as it went."""
 
     def row(policy: str, size: int) -> Row:
-        return Row("join", config, policy, size, 0, join_player(policy, work, size, seed)(r, s, 0))
+        hits = int(cache_online(policy, size, parts, keys, seed).sum())
+        return Row("cache", config, policy, size, 0, hits, hits / len(keys))
+
+    return Planned(len(policies) * len(sizes), (row(policy, size) for policy in policies for size in sizes))
+
+
+def join_files(r: Ints, s: Ints, sizes: Sequence[int], policies: Sequence[str], seed: int) -> Planned:
+    """Results of policies on two given streams, whose models are identified as they go."""
+    found = [stretches(values) for values in (r, s)]
+    parts = paired(r, s, *found)
+    if all(part.work is None for part in parts):
+        raise MillpondError(
+            "no model fits the streams: they are too short, or their values range too widely",
+            remedy="give at least 60 integers each, within a million of each other",
+        )
+    config = " and ".join(ruling_kind(values) or "unknown" for values in found)
+
+    def row(policy: str, size: int) -> Row:
+        return Row("join", config, policy, size, 0, join_online(policy, size, parts, r, s, seed))
 
     return Planned(len(policies) * len(sizes), (row(policy, size) for policy in policies for size in sizes))
 

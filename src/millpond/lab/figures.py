@@ -50,7 +50,8 @@ STYLES: dict[str, dict[str, str]] = {
     "heeb": {"color": "#0072B2", "marker": "o", "linestyle": "-"},
     "heeb-adaptive": {"color": "#56B4E9", "marker": "o", "linestyle": "-."},
     "heeb-online": {"color": "#56B4E9", "marker": "o", "linestyle": "-."},
-    "rehearse": {"color": "#D55E00", "marker": "s", "linestyle": "-"},
+    # Hollow and dashed: where it equals HEEB, both can be seen.
+    "rehearse": {"color": "#D55E00", "marker": "s", "linestyle": "--", "fillstyle": "none"},
     "opt": {"color": "#009E73", "marker": "*", "linestyle": "-"},
     "lfd": {"color": "#009E73", "marker": "*", "linestyle": "-"},
 }
@@ -78,7 +79,7 @@ def _figure(width: float = 6.4, height: float = 4.2) -> tuple[Figure, Axes]:
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.3)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     return figure, axes
 
 
@@ -108,7 +109,7 @@ def _line(axes: Axes, points: dict[float, Average], label: str, style: dict[str,
         [value.mean for value in points.values()],
         yerr=[value.margin for value in points.values()] if any(v.margin for v in points.values()) else None,
         label=label,
-        markersize=5,
+        markersize=7 if style.get("fillstyle") == "none" else 5,
         capsize=2,
         linewidth=1.4,
         **style,  # type: ignore[arg-type]
@@ -240,7 +241,13 @@ def _surfaces(rows: Sequence[Row]) -> Figure:
 
 
 def _look_ahead(rows: Sequence[Row]) -> Figure:
-    return _by_size(rows, "look-ahead of FLOWEXPECT (steps)")
+    """Figure 19: by look-ahead; from just below the lowest line on, because they lie close together."""
+    figure = _by_size(rows, "look-ahead of FLOWEXPECT (steps)")
+    (axes,) = figure.axes
+    axes.set_ylim(bottom=0.9 * min(value.mean for value in averages(rows).values()))
+    axes.legend(frameon=False, fontsize="small", ncols=2, loc="upper center", bbox_to_anchor=(0.5, 0.88))
+    axes.set_title(f"{rows[0].config}, 20 kept tuples, 500 steps")
+    return figure
 
 
 _DRAWINGS: dict[str, Callable[[Sequence[Row]], Figure]] = {

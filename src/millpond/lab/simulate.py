@@ -13,6 +13,7 @@ from millpond.budget.flow import FlowExpect
 from millpond.budget.heeb import LIFETIMES, next_step_table
 from millpond.budget.join_loop import JoinTrace, Placed, run_join
 from millpond.budget.offline import best_join
+from millpond.budget.policy import Policy
 from millpond.budget.rehearse import Way, heeb_way, rehearse
 from millpond.budget.shadow import heeb_online, rehearse_cache, reuse_cache
 from millpond.budget.store import JoinStore
@@ -21,7 +22,7 @@ from millpond.lab.workloads import Workload
 from millpond.stochastic.arrays import Bools, Ints, integers
 from millpond.stochastic.lifetime import alpha_for
 from millpond.stochastic.models import Model
-from millpond.stochastic.scores import heeb_table
+from millpond.stochastic.scores import ScoreTable, heeb_table
 
 # Results of one run: the streams, the number of the run, and the results after the warm-up.
 JoinPlayer = Callable[[Ints, Ints, int], int]
@@ -71,10 +72,12 @@ def join_player(policy: str, work: Workload, size: int, seed: int = 0, ahead: in
         case "heeb" | "rehearse":
             way = join_way(policy, work, size)
             return lambda r, s, run: play(way, size, r, s).total(warm)
-    kind = _KINDS[policy]
-    return lambda r, s, run: run_join(
-        r, s, size, kind, leaves=work.leaves(r, s), seed=seed * 10_007 + run
-    ).total(warm)
+    return lambda r, s, run: by_rule(policy, size, r, s, work.leaves(r, s), seed * 10_007 + run)
+
+
+def by_rule(policy: str, size: int, r: Ints, s: Ints, leaves: tuple[Ints, Ints] | None, seed: int) -> int:
+    """The results after the warm-up under a policy that needs no model beyond the windows."""
+    return run_join(r, s, size, _KINDS[policy], leaves=leaves, seed=seed).total(warm_up(size))
 
 
 def join_way(policy: str, work: Workload, size: int) -> Way:
@@ -90,16 +93,27 @@ def play(way: Way, size: int, r: Ints, s: Ints) -> JoinTrace:
     return run_join(r, s, size, join_loop.TABLE, way.placed(r, s))
 
 
-def _adaptive(work: Workload, size: int, r: Ints, s: Ints) -> JoinTrace:
-    tables = tuple(
+def adaptive_tables(work: Workload, r: Ints, s: Ints) -> tuple[Placed, Placed]:
+    """HEEB's tables for every lifetime that an adaptive alpha may follow."""
+    of_r, of_s = (
         Placed.of(tuple(heeb_table(model, alpha_for(life)) for life in LIFETIMES), stream)
         for model, stream in ((work.s, s), (work.r, r))
     )
-    return run_join(r, s, size, join_loop.TABLE, (tables[0], tables[1]), lifetimes=np.array(LIFETIMES))
+    return of_r, of_s
+
+
+def _adaptive(work: Workload, size: int, r: Ints, s: Ints) -> JoinTrace:
+    tables = adaptive_tables(work, r, s)
+    return run_join(r, s, size, join_loop.TABLE, tables, lifetimes=np.array(LIFETIMES))
 
 
 def _by_flow(work: Workload, size: int, ahead: int, r: Ints, s: Ints) -> int:
-    store = JoinStore(size, FlowExpect(work.r, work.s, ahead, size))
+    return by_store(FlowExpect(work.r, work.s, ahead, size), size, r, s)
+
+
+def by_store(policy: Policy, size: int, r: Ints, s: Ints) -> int:
+    """The results after the warm-up under a policy that no loop is compiled for."""
+    store = JoinStore(size, policy)
     warm = warm_up(size)
     return sum(
         found
@@ -126,5 +140,10 @@ def cache_player(policy: str, size: int, model: Model | None, seed: int = 0) -> 
         )
     if policy == "heeb-online":
         return lambda keys: heeb_online(keys, size, model).hits
-    table = next_step_table(model) if policy == "ao" else heeb_table(model, float(size), caching=True)
+    table = cache_table(policy, size, model)
     return lambda keys: run_cache(keys, size, cache_loop.TABLE, Placed.of((table,), keys))
+
+
+def cache_table(policy: str, size: int, model: Model) -> ScoreTable:
+    """The table of HEEB with the paper's alpha, or of A_o."""
+    return next_step_table(model) if policy == "ao" else heeb_table(model, float(size), caching=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from millpond.budget.heeb import published_alpha
 from millpond.errors import MillpondError
 from millpond.stochastic.arrays import Ints, integers
 from millpond.stochastic.chains import AutoRegressive, Walk
@@ -85,17 +86,8 @@ def walk() -> Workload:
 
 
 def modelled(name: str, r: Model, s: Model) -> Workload:
-    """Streams that follow given models; alpha as section 5 chooses it for their kind.
-
-    Between trends a tuple is estimated to live while the line moves by twice the noise's deviation;
-    otherwise alpha is the size of the cache.
-    """
-    if isinstance(r, Trend) and isinstance(s, Trend):
-        speed = (abs(r.slope) + abs(s.slope)) / 2
-        lifetime = max(1.5, (r.noise.deviation + s.noise.deviation) / float(speed)) if speed else 1000.0
-        alpha = alpha_for(lifetime)
-        return Workload(name, r, s, lambda size: alpha)
-    return Workload(name, r, s, float)
+    """Streams that follow given models; alpha as section 5 chooses it for their kind."""
+    return Workload(name, r, s, lambda size: published_alpha(r, s, size))
 
 
 SYNTHETIC: dict[str, Callable[[], Workload]] = {"TOWER": tower, "ROOF": roof, "FLOOR": floor, "WALK": walk}

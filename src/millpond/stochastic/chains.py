@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import ceil, floor, sqrt
 
 import numpy as np
@@ -15,6 +16,8 @@ from millpond.stochastic.noise import Noise, normal_cells
 AR1_REACH = 8.0
 # The largest number of values an AR(1) model may range over: its tables are square.
 AR1_VALUES = 4096
+# An error of its chances that counts as rounding.
+EXACT = 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +78,6 @@ class AutoRegressive(Model):
     deviation: float
     low: int = field(init=False)
     high: int = field(init=False)
-    moves: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not 0 < abs(self.slope) < 1 or self.deviation <= 0:
@@ -87,17 +89,27 @@ class AutoRegressive(Model):
                 f"an AR(1) model over {high - low + 1} values is too wide for its table of at most "
                 f"{AR1_VALUES}; divide the values by {ceil((high - low + 1) / AR1_VALUES)}"
             )
-        values = np.arange(low, high + 1)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    @cached_property
+    def moves(self) -> Floats:
+        """The chance of every next value, a row for each current one; many models are fitted, few used."""
+        values = np.arange(self.low, self.high + 1)
         means = np.asarray(self.constant + self.slope * values, np.float64)
         moves = normal_cells(values[None, :], means[:, None], self.deviation)
         below = np.maximum(0, 1 - moves.sum(axis=1))
-        upper = means > (low + high) / 2
+        upper = means > (self.low + self.high) / 2
         moves[:, -1] += np.where(upper, below, 0)
         moves[:, 0] += np.where(upper, 0, below)
         moves.setflags(write=False)
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
-        object.__setattr__(self, "moves", moves)
+        return moves
+
+    def next_chances(self, before: Ints, after: Ints) -> Floats:
+        """The chance of each value directly after the one before it."""
+        inside = (after >= self.low) & (after <= self.high)
+        means = np.asarray(self.constant + self.slope * np.clip(before, self.low, self.high), np.float64)
+        return np.where(inside, normal_cells(after, means, self.deviation), 0.0)
 
     @property
     def long_run_mean(self) -> float:
@@ -110,6 +122,23 @@ class AutoRegressive(Model):
     @property
     def rows(self) -> int:
         return self.high - self.low + 1
+
+    @cached_property
+    def factors(self) -> tuple[Floats, Floats]:
+        """Two narrow matrices whose product is ``moves``, up to rounding.
+
+        Wide noise makes the rows of ``moves`` so smooth that few directions span them; found by trying random
+        ones (Halko, Martinsson and Tropp, 2011), always the same.  Where many are needed, nothing is gained.
+        """
+        rng = np.random.default_rng(0)
+        rank = 32
+        while rank <= self.rows // 4:
+            left = np.asarray(np.linalg.qr(self.moves @ rng.standard_normal((self.rows, rank)))[0])
+            right = left.T @ self.moves
+            if float(np.abs(self.moves - left @ right).max()) < EXACT:
+                return left, right
+            rank *= 2
+        return np.eye(self.rows), self.moves
 
     def reach(self, ahead: int) -> tuple[int, int]:
         return self.low, self.high

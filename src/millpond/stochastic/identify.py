@@ -95,6 +95,11 @@ class Identifier:
         """How often the stream was found to have changed."""
         return self._restarts
 
+    @property
+    def remembered(self) -> int:
+        """How many of the last values learned the model in force may be judged by: those since a change."""
+        return len(self._values)
+
     def observe(self, values: Ints) -> None:
         """Learn the next values of the stream, in order."""
         waiting = np.concatenate([self._waiting, integers(values)])
@@ -214,8 +219,7 @@ def predictive(model: Model, values: Ints, first: int) -> Floats:
         case Walk():
             chances = model.step(np.diff(values))
         case AutoRegressive():
-            inside = (values[1:] >= model.low) & (values[1:] <= model.high)
-            chances = np.where(inside, model.moves[model.state(values[:-1]), model.state(values[1:])], 0.0)
+            chances = model.next_chances(values[:-1], values[1:])
         case _:
             raise TypeError(f"{type(model).__name__} is not a model that is fitted")
     return np.asarray(np.log((1 - LEAST) * chances + LEAST))

@@ -6,7 +6,7 @@ backwards in time they only divide, and a table over the places of :meth:`Model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, log
@@ -22,6 +22,8 @@ from millpond.stochastic.models import Model, Past, Stationary, Trend
 # A walk's table reaches until scores have fallen by this factor, and goes on exponentially from there.
 WALK_FALL = 1e-30
 WALK_REACH = 20_000
+# How many benefits of an AR(1) model are held at a time.
+SURFACE_ENTRIES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,10 @@ def heeb_table(model: Model, alpha: float, caching: bool = False) -> ScoreTable:
         case Walk():
             return _walk_table(model, decay, caching)
         case AutoRegressive():
-            visits = np.linalg.solve(np.eye(model.rows) - decay * model.moves, decay * model.moves)
+            # The sum of the powers of decay * moves, by way of its factors.
+            left, right = model.factors
+            narrow = np.eye(len(right)) - decay * (right @ left)
+            visits = left @ np.linalg.solve(narrow, decay * right)
             if caching:
                 visits /= 1 + np.diag(visits)[None, :]
             return ScoreTable(model, model.low, frozen(visits))
@@ -114,6 +119,7 @@ def _trend_table(model: Trend, decay: float, caching: bool) -> ScoreTable:
     return ScoreTable(model, low, scores, *((NOTHING, ahead) if climb > 0 else (ahead, NOTHING)))
 
 
+@lru_cache(maxsize=256)  # small, and the slowest to make
 def _walk_table(model: Walk, decay: float, caching: bool) -> ScoreTable:
     """Theorem 5 (2): g = decay (step * delta + step * g), a banded system over the distances v - x.
 
@@ -175,21 +181,63 @@ def valued_table(
     It covers all values that can come within ``ahead`` steps, but none further than ``furthest`` from the
     current value or the line, and is level beyond.
     """
+    return valued_tables(model, [valuation], ahead, caching, furthest)[0]
+
+
+def valued_tables(
+    model: Model, valuations: Sequence[Valuation], ahead: int, caching: bool = False, furthest: int = 10_000
+) -> list[ScoreTable]:
+    """The same for several valuations, for which benefits are computed once."""
+    if isinstance(model, AutoRegressive):
+        return _valued_surfaces(model, valuations, ahead, caching)
     low, high = model.reach(ahead)
     low, high = max(low - 1, -furthest), min(high + 1, furthest)
     benefits = model.first_chances if caching else model.chances
-    if isinstance(model, AutoRegressive):
-        values = np.arange(model.low - 1, model.high + 2)
-        rows = [valuation(benefits(values, ahead, Past(0, int(x)))) for x in values[1:-1]]
-        return ScoreTable(model, model.low - 1, np.vstack(rows), LEVEL, LEVEL)
-    scores = np.empty((high - low + 1) * model.scale)
+    scores = np.empty((len(valuations), (high - low + 1) * model.scale))
     for phase in range(model.scale):
         past = _past_with_height(model, phase)
         _, origin = model.place(np.array([past.now]), np.array([past.last]))
         values = np.arange(low, high + 1) + int(origin[0]) // model.scale
         places = model.scale * values - int(origin[0]) - (model.scale * low - (model.scale - 1))
-        scores[places] = valuation(benefits(values, ahead, past))
-    return ScoreTable(model, model.scale * low - (model.scale - 1), scores, LEVEL, LEVEL)
+        steps = benefits(values, ahead, past)
+        for row, valuation in zip(scores, valuations, strict=True):
+            row[places] = valuation(steps)
+    first = model.scale * low - (model.scale - 1)
+    return [ScoreTable(model, first, row, LEVEL, LEVEL) for row in scores]
+
+
+def _valued_surfaces(
+    model: AutoRegressive, valuations: Sequence[Valuation], ahead: int, caching: bool
+) -> list[ScoreTable]:
+    """A surface for each valuation, some rows at a time; values out of range are a column at either side."""
+    width = model.rows + 2
+    scores = np.empty((len(valuations), model.rows, width))
+    values = np.arange(model.low - 1, model.high + 2)
+    together = max(1, SURFACE_ENTRIES // (ahead * width))
+    for start in range(0, model.rows, together):
+        rows = np.arange(start, min(start + together, model.rows))
+        if caching:
+            pasts = [Past(0, model.low + int(row)) for row in rows]
+            steps = np.stack([model.first_chances(values, ahead, past) for past in pasts], axis=1)
+        else:
+            steps = np.zeros((ahead, len(rows), width))
+            steps[:, :, 1:-1] = _chances_from(model, rows, ahead)
+        flat = steps.reshape(ahead, -1)
+        for table, valuation in zip(scores, valuations, strict=True):
+            table[rows] = valuation(flat).reshape(len(rows), width)
+    return [ScoreTable(model, model.low - 1, table, LEVEL, LEVEL) for table in scores]
+
+
+def _chances_from(model: AutoRegressive, rows: Ints, ahead: int) -> Floats:
+    """The chance of every value in range at each coming step, from each of the rows."""
+    left, right = model.factors
+    core = right @ left
+    chances = np.empty((ahead, len(rows), model.rows))
+    state = left[rows]
+    for step in range(ahead):
+        np.matmul(state, right, out=chances[step])
+        state = state @ core
+    return chances
 
 
 def _past_with_height(model: Model, phase: int) -> Past:

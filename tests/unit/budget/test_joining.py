@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from scipy.optimize import linprog
 from millpond.budget import join_loop
 from millpond.budget.baselines import Fifo, Lfu, Life, Lru, Planned, Prob, Random
 from millpond.budget.heeb import LIFETIMES, Adaptive, joining
-from millpond.budget.join_loop import Placed, run_join
+from millpond.budget.join_loop import JoinTrace, Placed, run_join
 from millpond.budget.offline import best_join, matches
 from millpond.budget.policy import Policy
 from millpond.budget.rehearse import heeb_way, rehearse
@@ -164,6 +165,15 @@ def test_opt_offline_equals_exhaustive_search_and_an_lp(
     assert plan.results == pytest.approx(linear_program(r, s, size, warm), abs=1e-6)
 
 
+@pytest.mark.parametrize("size", [2, 5, 9])
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_opt_offline_equals_an_lp_where_slots_must_take_turns(name: str, size: int) -> None:
+    for run in range(3):
+        r, s = SYNTHETIC[name]().streams(11, run, 120)
+        expected = linear_program(r, s, size, 20)
+        assert best_join(r, s, size, 20).results == pytest.approx(expected, abs=1e-6)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(sorted(SYNTHETIC)), st.integers(0, 1000), st.integers(1, 12))
 def test_opt_s_plan_finds_what_it_promises_and_nobody_finds_more(name: str, run: int, size: int) -> None:
@@ -193,6 +203,22 @@ def test_rehearsal_beats_heeb_where_its_lifetime_is_wrong() -> None:
     found = rehearse(work.r, work.s, 5, work.alpha(5), runs=8, steps=1000)
     published = next(iter(found.results))
     assert found.results[found.chosen.name] > 1.08 * found.results[published]
+
+
+def test_a_rehearsal_does_not_play_what_is_played_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = SYNTHETIC["TOWER"]()
+    played: list[list[int]] = []
+    real = run_join
+
+    def noted(r: Ints, s: Ints, *rest: Any) -> JoinTrace:
+        played.append(r[:50].tolist())
+        return real(r, s, *rest)
+
+    monkeypatch.setattr("millpond.budget.rehearse.run_join", noted)
+    rehearse(work.r, work.s, 3, work.alpha(3), runs=4, steps=100, seed=1)
+    assert played
+    for run in range(4):
+        assert work.streams(1, run, 100)[0][:50].tolist() not in played
 
 
 def test_rehearsal_stays_with_heeb_where_nothing_is_better() -> None:

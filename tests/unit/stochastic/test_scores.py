@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 
 from millpond.stochastic.benefit import caching_steps, estimated_benefit, joining_steps
-from millpond.stochastic.chains import Walk
+from millpond.stochastic.chains import AutoRegressive, Walk
 from millpond.stochastic.lifetime import Exponential, Fixed, Inverse, ObservedLifetime, alpha_for
 from millpond.stochastic.models import Model, Past, Trend
 from millpond.stochastic.noise import Noise
-from millpond.stochastic.scores import ScoreTable, best_rate, heeb_table, surplus, valued_table, weighted
+from millpond.stochastic.scores import (
+    ScoreTable,
+    best_rate,
+    heeb_table,
+    surplus,
+    valued_table,
+    valued_tables,
+    weighted,
+)
 from tests.unit.stochastic.test_models import MODELS
 
 PASTS = [Past(0, 0), Past(7, 13), Past(1_000_003, -4)]
@@ -44,6 +52,31 @@ def test_tables_of_any_valuation_equal_the_defining_sum(name: str, caching: bool
             steps = caching_steps if caching else joining_steps
             expected = estimated_benefit(model, lifetime, values, past, steps)
             assert table.look_up(values, past.now, past.last) == pytest.approx(expected, abs=1e-12)
+
+
+WIDE = AutoRegressive(55.9, 0.72, 42.2)
+
+
+def test_wide_noise_has_narrow_factors() -> None:
+    left, right = WIDE.factors
+    assert len(right) < WIDE.rows / 10
+    assert np.abs(left @ right - WIDE.moves).max() < 1e-14
+    past = Past(3, 260)
+    values = np.arange(50, 400, 50)
+    for caching, steps in ((False, joining_steps), (True, caching_steps)):
+        expected = estimated_benefit(WIDE, Exponential(12.0), values, past, steps)
+        found = heeb_table(WIDE, 12.0, caching).look_up(values, past.now, past.last)
+        assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_surfaces_of_any_valuation_equal_the_defining_sum() -> None:
+    values = np.array([WIDE.low - 5, 150, 199, 260, WIDE.high + 5])
+    valuations = [weighted(Fixed(9)), weighted(Inverse(span=9)), surplus(0.002), best_rate]
+    tables = valued_tables(WIDE, valuations, 9)
+    for last in (-200, 120, 260, 600):
+        steps = WIDE.chances(values, 9, Past(0, last))
+        for table, valuation in zip(tables, valuations, strict=True):
+            assert table.look_up(values, 0, last) == pytest.approx(valuation(steps), abs=1e-12)
 
 
 def test_far_from_a_walk_scores_keep_their_order() -> None:

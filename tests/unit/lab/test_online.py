@@ -1,0 +1,114 @@
+"""Policies that learn their models as the streams go."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from millpond.lab.online import cache_online, join_online, ordered, paired
+from millpond.lab.simulate import CACHE_POLICIES, JOIN_POLICIES, cache_player, join_player
+from millpond.lab.workloads import SYNTHETIC, Workload
+from millpond.stochastic.arrays import Ints
+from millpond.stochastic.chains import AutoRegressive
+from millpond.stochastic.identify import identify
+from millpond.stochastic.models import Model, Stationary, Trend
+from millpond.stochastic.noise import Noise
+from millpond.stochastic.stretches import Stretch, stretches
+
+FALLING = Workload(
+    "falling", Trend.line(-1, 0, Noise.normal(3.3, 10)), Trend.line(-1, 0, Noise.normal(5, 15)), float
+)
+
+
+def fixed(values: Ints) -> list[Stretch]:
+    """One stretch with the model of the first tenth of the stream."""
+    found = identify(values[: len(values) // 10])
+    assert found is not None
+    return [Stretch(0, len(values), found.kind, found.model)]
+
+
+def in_turn(first: Workload, second: Workload, steps: int) -> tuple[Ints, Ints]:
+    """Streams that follow one workload and then another."""
+    parts = zip(first.streams(1, 0, steps), second.streams(2, 0, steps), strict=True)
+    r, s = (np.concatenate(pair) for pair in parts)
+    return r, s
+
+
+@pytest.mark.parametrize("first", ["WALK", "TOWER"])
+def test_a_join_whose_streams_turn_finds_more_with_models_that_follow(first: str) -> None:
+    r, s = in_turn(SYNTHETIC[first](), FALLING, 2000)
+    online = paired(r, s, stretches(r), stretches(s))
+    once = paired(r, s, fixed(r), fixed(s))
+    found, stale = (join_online("heeb", 10, parts, r, s) for parts in (online, once))
+    assert found > 1.1 * stale
+
+
+POPULAR = 1 / np.arange(1, 61) / (1 / np.arange(1, 61)).sum()
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        (Stationary(Noise(0, POPULAR)), Stationary(Noise(0, POPULAR[::-1]))),
+        (AutoRegressive(10.0, 0.8, 6.0), AutoRegressive(0.0, 0.8, 3.0)),
+    ],
+    ids=["other keys become popular", "another level and spread"],
+)
+def test_a_cache_whose_references_turn_hits_more_with_models_that_follow(first: Model, second: Model) -> None:
+    rng = np.random.default_rng(1)
+    keys = np.concatenate([first.sample(rng, 2000), second.sample(rng, 2000)])
+    found, stale = (cache_online("heeb", 5, parts, keys).sum() for parts in (stretches(keys), fixed(keys)))
+    assert found > 1.5 * stale
+    assert found > cache_player("lru", 5, None)(keys).sum()
+
+
+@pytest.mark.parametrize("name", ["TOWER", "ROOF"])
+def test_streams_that_stay_the_same_lose_little_to_learning(name: str) -> None:
+    work = SYNTHETIC[name]()
+    r, s = work.streams(1, 0, 2000)
+    online = join_online("heeb", 10, paired(r, s, stretches(r), stretches(s)), r, s)
+    assert online > 0.97 * join_player("heeb", work, 10)(r, s, 0)
+
+
+@pytest.mark.parametrize("policy", JOIN_POLICIES)
+def test_every_join_policy_plays(policy: str) -> None:
+    r, s = SYNTHETIC["TOWER"]().streams(1, 0, 160)
+    parts = paired(r, s, stretches(r), stretches(s))
+    least = 0 if policy == "lfu" else 1  # which never lets a new tuple prove itself
+    found = join_online(policy, 4, parts, r, s)
+    assert least <= found <= join_online("opt", 4, parts, r, s)
+
+
+@pytest.mark.parametrize("policy", CACHE_POLICIES)
+def test_every_cache_policy_plays(policy: str) -> None:
+    keys = AutoRegressive(4.0, 0.6, 5.0).sample(np.random.default_rng(1), 600)
+    parts = stretches(keys)
+    assert ordered(parts)
+    assert 0 < cache_online(policy, 8, parts, keys).sum() <= cache_player("lfd", 8, None)(keys).sum()
+
+
+@pytest.mark.parametrize("policy", ["heeb", "heeb-online", "ao", "rehearse"])
+def test_one_stretch_is_a_model_that_is_given(policy: str) -> None:
+    model = AutoRegressive(4.0, 0.6, 5.0)
+    keys = model.sample(np.random.default_rng(2), 800)
+    parts = [Stretch(0, 800, "ar1", model)]
+    assert (cache_online(policy, 8, parts, keys) == cache_player(policy, 8, model)(keys)).all()
+
+
+@pytest.mark.parametrize("policy", ["heeb", "heeb-adaptive", "life", "prob", "flowexpect"])
+def test_cuts_change_nothing_where_the_models_stay(policy: str) -> None:
+    work = SYNTHETIC["ROOF"]()
+    r, s = work.streams(3, 0, 300)
+    halves = [
+        [Stretch(0, cut, "trend", model), Stretch(cut, 300, "trend", later)]
+        for cut, model, later in ((100, work.r, _later(work.r, 100)), (170, work.s, _later(work.s, 170)))
+    ]
+    parts = paired(r, s, *halves)
+    assert [part.start for part in parts] == [0, 100, 170]
+    whole = paired(r, s, [Stretch(0, 300, "trend", work.r)], [Stretch(0, 300, "trend", work.s)])
+    assert join_online(policy, 6, parts, r, s) == join_online(policy, 6, whole, r, s)
+
+
+def _later(model: object, start: int) -> Trend:
+    assert isinstance(model, Trend)
+    return Trend(model.slope, model.intercept + start * model.slope, model.noise)
