@@ -9,6 +9,7 @@ from datetime import date
 from millpond.analysis.check import decide
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
 from millpond.errors import MillpondError, NotBoundedError
+from millpond.lookups.relation import looked_up
 from millpond.query.domains import Domain, Family, SqlType
 from millpond.query.model import And, Comparison, Condition, Literal, Op, Or, Query, Ref, Select
 
@@ -17,8 +18,12 @@ RESERVED = ("_kind", "_note", "_revision", "_retracted")
 
 
 def refuse_unless_runnable(verdict: Verdict) -> None:
-    """Raise what keeps a query from being run: no proof of a bound, no source of rows, a name in the way."""
-    if verdict.outcome != BOUNDED:
+    """Raise what keeps a query from being run: no proof of a bound, no source of rows, a name in the way.
+
+    A query with look-ups needs no proof: it runs row by row, in the memory that its relations are given, or
+    is refused when its joins are planned.
+    """
+    if verdict.outcome != BOUNDED and not looked_up(verdict.query):
         raise _not_bounded(verdict)
     for table in verdict.query.tables.values():
         if table.source is None:
