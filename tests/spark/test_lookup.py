@@ -7,6 +7,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +239,29 @@ def test_in_postgresql(postgres: Server, folder: Folder) -> None:
     assert folder.run() == 0
     assert folder.written() == folder.expected()
     assert sum(line["lookup_hits"] for line in folder.metrics()) > 500
+
+
+def test_values_of_every_type(spark: SparkSession, tmp_path: Path) -> None:
+    """Of the stream and of the relation, there and back, with a moment for a key."""
+    moment, day = datetime(2024, 1, 2, 3, 4, 5, 6), date(2024, 2, 29)
+    kinds = {
+        "at": domains.TIMESTAMP, "day": domains.DATE, "price": domains.decimal(9, 2), "share": domains.DOUBLE,
+        "open": domains.BOOLEAN, "name": domains.STRING, "big": domains.BIGINT,
+    }  # fmt: skip
+    row = (moment.isoformat(" "), day.isoformat(), 1.25, 0.1, True, "ß", 1 << 60)
+    url = store(tmp_path / "db", "r", kinds, [row])
+    schema = "T TIMESTAMP, D DATE, P DECIMAL(5, 1), X FLOAT, N INT"
+    frame = spark.sql(
+        "SELECT TIMESTAMP '2024-01-02 03:04:05.000006' AS T, DATE '1999-12-31' AS D, "
+        "CAST(2.5 AS DECIMAL(5, 1)) AS P, CAST(0.5 AS FLOAT) AS X, CAST(7 AS INT) AS N"
+    )
+    frame.write.parquet(f"{tmp_path}/s")
+    spark.readStream.schema(schema).parquet(f"{tmp_path}/s").createOrReplaceTempView("Moments")
+    millpond.lookup(spark, "r", url=url, dbtable="r", memory=5)
+    columns = "T, D, P, X, N, at, day, price, share, open, name, big"
+    answer = millpond.sql(spark, f"SELECT {columns} FROM Moments JOIN r ON T = r.at")
+    writer = answer.writeStream.format("memory").queryName("kinds").trigger(availableNow=True)
+    writer.option("checkpointLocation", f"{tmp_path}/checkpoint").start().awaitTermination()
+    [found] = spark.table("kinds").collect()
+    own = (moment, date(1999, 12, 31), Decimal("2.5"), 0.5, 7)
+    assert tuple(found) == (*own, moment, day, Decimal("1.25"), 0.1, True, "ß", 1 << 60)

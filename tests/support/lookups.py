@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from millpond.lookups.cache import RowCache
 from millpond.lookups.database import Located, locate
-from millpond.lookups.operator import COUNTED, MEASURED, Lookup, Step, new_cache
+from millpond.lookups.operator import Lookup, Step, new_cache, output_schema
 from millpond.lookups.relation import Relation
 from millpond.query import domains
 from millpond.query.domains import SqlType
@@ -49,15 +49,9 @@ class Join:
         self.step = Step(uuid4().hex, located, asked, tuple(key), added)
         self.cache: RowCache = new_cache(self.step, "UTC")
         self._types = types
-        out = [("N", pa.int64()), *((alias, self._arrow(name)) for name, alias in added)]
-        schema = pa.schema([*out, (MEASURED, pa.string()), (COUNTED, pa.int64())])
-        self.lookup = Lookup(
-            (self.step,), schema.serialize().to_pybytes(), cache_of=lambda step, zone: self.cache
-        )
-
-    def _arrow(self, name: str) -> pa.DataType:
-        kind = self.cache.table.schema.field(name).type
-        return pa.string() if kind == pa.large_string() else kind
+        kinds = {"N": domains.BIGINT} | {f"R.{f.column.name}": f.column.type for f in located.columns}
+        schema = output_schema(kinds, "UTC").serialize().to_pybytes()
+        self.lookup = Lookup((self.step,), schema, cache_of=lambda step, zone: self.cache)
 
     def run(
         self, keys: Sequence[Sequence[Any]], cuts: Sequence[int] = ()

@@ -52,7 +52,7 @@ class Found:
     @property
     def type(self) -> Any:
         """What SQLAlchemy calls the declared type."""
-        if self.column.type is domains.TIMESTAMP:
+        if self.column.type == domains.TIMESTAMP:
             return sa.DateTime(timezone=self.zoned)
         numbers = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", self.column.type.name)
         return sa.Numeric(int(numbers[1]), int(numbers[2])) if numbers else _TYPES[self.column.type.name]

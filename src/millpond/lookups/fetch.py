@@ -174,7 +174,7 @@ class Fetcher:
         name = f"{one_line(self._located.relation.name)}.{one_line(found.column.name)}"
         wanted = arrow_type(found.column.type)
         try:
-            if found.column.type is domains.TIMESTAMP and not found.zoned:
+            if found.column.type == domains.TIMESTAMP and not found.zoned:
                 naive = pa.array(values, pa.timestamp("us"))
                 array = pc.assume_timezone(
                     naive, self._zone, ambiguous="earliest", nonexistent="latest"
@@ -191,7 +191,7 @@ class Fetcher:
 
 def _parameters(found: Found, array: pa.Array, zone: str) -> list[Any]:
     """Values of a key as a driver takes them."""
-    if found.column.type is domains.TIMESTAMP and not found.zoned:
+    if found.column.type == domains.TIMESTAMP and not found.zoned:
         array = pc.local_timestamp(array.cast(pa.timestamp("us", zone)))
     listed: list[Any] = array.to_pylist()
     return listed

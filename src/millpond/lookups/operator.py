@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 
 from millpond.lookups.cache import RowCache
 from millpond.lookups.database import Located
-from millpond.lookups.fetch import Fetcher
+from millpond.lookups.fetch import Fetcher, arrow_type
 from millpond.lookups.policies import player
+from millpond.query import domains
+from millpond.query.domains import SqlType
 from millpond.spark.kinds import HITS, LOOKUPS
 
 # The columns of a row that is no result, but says what was counted.
@@ -108,6 +110,13 @@ class Lookup:
             for field in schema
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def output_schema(kinds: Mapping[str, SqlType], zone: str) -> pa.Schema:
+    """Columns of these types as Spark takes them, and what was counted."""
+    spelled = {domains.STRING: pa.string(), domains.TIMESTAMP: pa.timestamp("us", zone)}
+    fields = [(name, spelled.get(kind) or arrow_type(kind)) for name, kind in kinds.items()]
+    return pa.schema([*fields, (MEASURED, pa.string()), (COUNTED, pa.int64())])
 
 
 def worker_cache(step: Step, zone: str) -> RowCache:

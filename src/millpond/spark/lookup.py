@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
 from uuid import uuid4
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from millpond.lookups.database import Located, locate
 from millpond.lookups.join import Joined, Keyed, plan_joins
-from millpond.lookups.operator import COUNTED, MEASURED, Lookup, Step
+from millpond.lookups.operator import COUNTED, MEASURED, Lookup, Step, output_schema
 from millpond.lookups.relation import looked_up, relation_of
 from millpond.query.model import Query, Ref, Select
 from millpond.spark.enriched import prefixed, rejected_rows
@@ -87,9 +86,11 @@ def _looked_up(
         steps.append(Step(uuid4().hex, relation, asked, keyed.columns, added))
     before = all_of([condition_sql(c, _name, Dialect.SPARK) for c in joined.before])
     taken = base.where(F.expr(before)).select(*columns)
-    output = _output_schema(taken, steps)
-    arrow = to_arrow_schema(output).serialize().to_pybytes()
-    found = taken.mapInArrow(Lookup(tuple(steps), arrow, zone).__call__, output)
+    kinds = {name: select.type_of(ref) for ref, name in names.items()}
+    lookup = Lookup(tuple(steps), output_schema(kinds, zone).serialize().to_pybytes(), zone)
+    told = [StructField(MEASURED, StringType()), StructField(COUNTED, LongType())]
+    fields = [StructField(name, spark_type(kind)) for name, kind in kinds.items()]
+    found = taken.mapInArrow(lookup.__call__, StructType([*fields, *told]))
     after = all_of([condition_sql(c, names.__getitem__, Dialect.SPARK) for c in joined.after])
     items = [
         F.expr(f"CASE WHEN {MEASURED} IS NULL THEN {text} END").cast(field.dataType).alias(field.name)
@@ -117,16 +118,6 @@ def _asked(
         text = expression_sql(expr, _name, Dialect.SPARK)
         made.append(F.expr(f"try_cast({text} AS {kind})").alias(asked[-1]))
     return tuple(asked), made
-
-
-def _output_schema(taken: DataFrame, steps: Sequence[Step]) -> StructType:
-    """The columns that went in and are needed, those that were looked up, and what was counted."""
-    types = [(f.name, f.dataType) for f in taken.schema.fields if not f.name.startswith("_key")]
-    for step in steps:
-        kinds = {column.name: column.type for column in step.located.relation.columns}
-        types += [(name, spark_type(kinds[column])) for column, name in step.added]
-    types += [(MEASURED, StringType()), (COUNTED, LongType())]
-    return StructType([StructField(name, kind) for name, kind in types])
 
 
 def _name(ref: Ref) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from millpond.analysis.check import decide
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
 from millpond.errors import MillpondError, NotBoundedError
+from millpond.lookups.relation import looked_up
 from millpond.query.domains import Domain, Family, SqlType
 from millpond.query.model import And, Comparison, Condition, Literal, Op, Or, Query, Ref, Select
 
@@ -20,11 +21,13 @@ RESERVED = ("_kind", "_note", "_revision", "_retracted")
 def refuse_unless_runnable(verdict: Verdict, memory: int | None = None, folder: Path | None = None) -> None:
     """Raise what keeps a query from being run: neither a bound nor a budget, no source, a name in the way.
 
-    With the ``folder`` of the query, a refusal also shows what budgets would find on the first rows.
+    A query with look-ups needs neither: it runs row by row, in the memory that its relations are given, or is
+    refused when its joins are planned.  With the ``folder`` of the query, a refusal also shows what budgets
+    would find on the first rows.
     """
     if memory is not None and memory < 1:
         raise MillpondError(f"a budget of {memory} tuples keeps nothing", remedy="give at least 1")
-    if verdict.outcome != BOUNDED and memory is None:
+    if verdict.outcome != BOUNDED and memory is None and not looked_up(verdict.query):
         raise _not_bounded(verdict, "" if folder is None else _budgets(verdict.query, folder))
     for table in verdict.query.tables.values():
         if table.source is None:

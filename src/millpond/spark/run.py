@@ -68,7 +68,7 @@ def run(
         raise MillpondError("a policy chooses what a budget keeps", remedy="give --memory N too")
     refuse_unless_runnable(verdict, memory, folder)
     located = located_relations(verdict.query, memory, policy, folder)
-    budget = Budget.of(verdict, memory, policy)
+    budget = None if located else Budget.of(verdict, memory, policy)
     bound = verdict.state.entries if budget is None else budget.memory
 
     def work(stop: Stop) -> Snapshot:

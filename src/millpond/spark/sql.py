@@ -83,7 +83,7 @@ def sql(
     verdict = decide(parsed)
     refuse_unless_runnable(verdict, memory)
     located = located_relations(parsed, memory, policy if isinstance(policy, str) else None)
-    budget = Budget.of(verdict, memory, policy)
+    budget = None if located else Budget.of(verdict, memory, policy)
     sources = {
         name: Source(view, False) for name in parsed.tables if not isinstance(view := views[name], Table)
     }
