@@ -302,6 +302,9 @@ def _lab_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _lab(arguments: argparse.Namespace) -> int:
+    # SciPy reads this when it is first imported.  The lab's matrices are small: threads would mostly wait for
+    # each other, and do so busily where other work is running.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from rich.console import Console
 
     from millpond.lab.command import run
