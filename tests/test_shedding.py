@@ -18,10 +18,13 @@ from millpond.lab.simulate import join_player
 from millpond.lab.workloads import SYNTHETIC, Workload
 from millpond.query.evaluate import answer
 from millpond.query.parse import parse
+from millpond.shedding.filter import filter_for
 from millpond.shedding.preview import shares
 from millpond.shedding.sample import first_rows
+from millpond.shedding.top import SetWork
 from millpond.shedding.worth import Choice
 from millpond.stochastic.arrays import Ints
+from millpond.synopsis.tables import Engine
 from tests.support.shedding_campaign import examine
 from tests.support.shedding_local import LocalShedding
 
@@ -313,3 +316,13 @@ def test_the_first_rows_of_files(tmp_path: Path, format_: str, options: str) -> 
 def test_streams_that_cannot_be_looked_at(tmp_path: Path, source: str) -> None:
     [query] = parse(f"CREATE STREAMING TABLE R (K INT) {source}; SELECT DISTINCT K FROM R;")
     assert first_rows(query, tmp_path) is None
+
+
+def test_a_set_gives_room_back() -> None:
+    """What no longer fits is not forgotten: the filter knows it."""
+    schema = pa.schema([("o0", pa.int32())])
+    work = SetWork(Engine(), schema, None, filter_for(10, 1))
+    rows = pa.table({"o0": pa.array(range(8), pa.int32())})
+    assert work.taken([rows], 8).num_rows == 8 and work.held.num_rows == 8
+    assert work.taken([rows], 3).num_rows == 0 and work.held.num_rows == 3 and work.shed == 5
+    assert work.taken([rows], 3).num_rows == 0

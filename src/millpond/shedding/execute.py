@@ -61,6 +61,7 @@ class Work:
     ) -> None:
         self._engine = engine
         self._program = program
+        self._choice = choice
         self._batch = batch
         self._rng = np.random.default_rng([batch, shard])
         self._tables = dict(tables)
@@ -71,7 +72,7 @@ class Work:
         self._share = int(self._market.shares[shard])
         self._arrived = 0
         self._levels = [
-            [self._level(select, number, choice) for number in range(len(select.levels))]
+            [self._level(select, number) for number in range(len(select.levels))]
             for select in program.selects
         ]
         self._tops = {
@@ -83,11 +84,12 @@ class Work:
         self._missed_before = self._missed_in_joins()
         self._missed_on_top = Estimate()
 
-    def _level(self, select: SelectProgram, number: int, choice: Choice) -> LevelWork:
-        left = choice.models.get(select.leaves[0].stream) if number == 0 else None
-        right = choice.models.get(select.leaves[number + 1].stream)
+    def _level(self, select: SelectProgram, number: int) -> LevelWork:
+        models = self._choice.models
+        left = models.get(select.leaves[0].stream) if number == 0 else None
+        right = models.get(select.leaves[number + 1].stream)
         level, program = select.levels[number], self._program
-        worth = Worth(level, choice, (left, right), program.memory, program.shards)
+        worth = Worth(level, self._choice, (left, right), program.memory, program.shards)
         return LevelWork(self._engine, level, worth, program.shards, self._tables, self._known)
 
     def _top(self, name: str, term: TermProgram) -> SetWork | GroupWork | None:
@@ -167,8 +169,9 @@ class Work:
         if total <= room:
             stays = np.ones(total, bool)
         else:
+            # What is expected of a tuple are final results; other scores are no numbers of results.
             scores = [
-                each * _fan_out(levels[number + 1 :])
+                each * (_fan_out(levels[number + 1 :]) if self._choice.expects else 1.0)
                 for levels in self._levels
                 for number, work in enumerate(levels)
                 for each in work.scores(self._rng)

@@ -84,10 +84,7 @@ class LevelWork:
         """The results of the batch, and the candidates for keeping."""
         arrivals = (left, right)
         span = float(max(left.count, right.count))
-        old = [
-            self._tables.get(s.name, schema.empty_table())
-            for s, schema in zip(self._sides, self._schemas, strict=True)
-        ]
+        old = [self._kept(side) for side in (0, 1)]
         new = [self._entered(i, each, span) for i, each in enumerate(arrivals)]
         values = [table.column("v").to_numpy() for table in new]
         found = self._pairs(outputs, old, new)
@@ -122,10 +119,9 @@ class LevelWork:
         return pa.table([*columns, *stamps], schema=self._schemas[side])
 
     def _values(self, side: SideProgram, rows: pa.Table) -> Ints | Floats:
-        found: Ints = (
-            self._engine.query(f"SELECT {side.value} AS v FROM rows", {"rows": rows}).column("v").to_numpy()
-        )
-        return found
+        found = self._engine.query(f"SELECT {side.value} AS v FROM rows", {"rows": rows})
+        values: Ints | Floats = found.column("v").to_numpy()
+        return values
 
     def _pairs(self, outputs: str, old: Sequence[pa.Table], new: Sequence[pa.Table]) -> pa.Table:
         """Results with at least one new tuple."""
@@ -182,22 +178,20 @@ class LevelWork:
         return pairs.times(min(passing, 1.0))
 
     def _sampled_pairs(self, side: int, arrived: pa.Table) -> Estimate:
+        """The pairs of what was shed on a side with what arrived on the other, as the sample has them."""
         sample = self._tables.get(f"{self._sides[side].name}_shed")
         if sample is None or not sample.num_rows or not arrived.num_rows:
             return Estimate()
         weight = self._shed_counts[side] / sample.num_rows
-        left, right = (sample, arrived) if side == 0 else (arrived, sample)
-        numbered = "row_number() OVER () AS number"
-        letter = "lr"[side]
-        tables = {"a": left, "b": right}
-        sources = {"l": "a", "r": "b"}
-        sources[letter] = f"(SELECT {numbered}, * FROM {sources[letter]})"
-        text = (
-            f"SELECT coalesce(sum(c), 0) AS s, coalesce(sum(c * c), 0) AS q FROM (SELECT count(*) AS c "
-            f"FROM {sources['l']} l, {sources['r']} r WHERE {self.level.condition} GROUP BY {letter}.number)"
+        own, other = ("l", "r") if side == 0 else ("r", "l")
+        found = self._engine.query(
+            f"SELECT count(*) AS pairs FROM (SELECT row_number() OVER () AS number, * FROM sample) {own}, "
+            f"arrived {other} WHERE {self.level.condition} GROUP BY {own}.number",
+            {"sample": sample, "arrived": arrived},
         )
-        found = self._engine.query(text, tables).to_pylist()[0]
-        return Estimate(weight * float(found["s"]), weight * max(weight - 1, 0.0) * float(found["q"]))
+        pairs = found.column("pairs").to_numpy().astype(np.float64)
+        variance = weight * max(weight - 1, 0.0) * float(np.square(pairs).sum())
+        return Estimate(weight * float(pairs.sum()), variance)
 
     # --- keeping -------------------------------------------------------------------------------------
 

@@ -39,14 +39,13 @@ class SetWork:
             f"SELECT {columns} FROM found EXCEPT SELECT {columns} FROM held",
             {"found": found, "held": self.held},
         ).cast(self._schema)
-        new = fresh.filter(pa.array(~self.filter.knows(hashes(self._engine, fresh, columns))))
+        new = fresh.filter(pa.array(~self.filter.knows(hashes(self._engine, fresh, self._schema.names))))
         mistaken = self.filter.mistaken
         expected = new.num_rows * mistaken / max(1 - mistaken, 1e-9)
         self.missed = Estimate(expected, expected)
-        free = max(0, room - self.held.num_rows)
-        self.held = pa.concat_tables([self.held, new.slice(0, free)])
-        gone = new.slice(free)
-        self.filter.add(hashes(self._engine, gone, columns))
+        together = pa.concat_tables([self.held, new])
+        self.held, gone = together.slice(0, room), together.slice(room)
+        self.filter.add(hashes(self._engine, gone, self._schema.names))
         self.shed = gone.num_rows
         return new
 
@@ -58,7 +57,7 @@ class GroupWork:
         self._engine = engine
         self._groups = groups
         self._schema = held_groups_schema(groups)
-        self._keys = ", ".join(groups.key_names)
+        self._keys = groups.key_names
         self._same = " AND ".join(f"a.{k} IS NOT DISTINCT FROM b.{k}" for k in groups.key_names) or "TRUE"
         self._first = held is None
         self.held = self._schema.empty_table() if held is None else held
@@ -139,9 +138,10 @@ def held_groups_schema(groups: GroupProgram) -> pa.Schema:
     return pa.schema([*groups.schema, ("changed", pa.int64())])
 
 
-def hashes(engine: Engine, rows: pa.Table, columns: str) -> Ints:
-    """A number for each row by which the filter knows it."""
-    text = f"SELECT CAST(hash({columns}) >> 1 AS BIGINT) AS h FROM rows"
+def hashes(engine: Engine, rows: pa.Table, columns: Sequence[str]) -> Ints:
+    """A number for each row by which the filter knows it, the same in every version of the engine."""
+    texts = ", ".join(f"coalesce(CAST({name} AS VARCHAR), chr(30))" for name in columns)
+    text = f"SELECT CAST(md5_number_lower(concat_ws(chr(31), {texts})) >> 1 AS BIGINT) AS h FROM rows"
     found: Ints = engine.query(text, {"rows": rows}).column("h").to_numpy()
     return found
 
