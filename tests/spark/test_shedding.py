@@ -153,12 +153,14 @@ def test_the_refusal_shows_the_way(streams: Streams, capsys: Captured) -> None:
 
 
 def test_a_dataframe_under_a_budget(spark: SparkSession, tmp_path: Path) -> None:
-    for name in "RS":
+    for name in ("sent", "seen"):
         folder = tmp_path / name
         folder.mkdir()
         (folder / "1.json").write_text("".join(json.dumps({"K": k % 50}) + "\n" for k in range(200)))
         spark.readStream.schema("K INT").json(str(folder)).createOrReplaceTempView(name)
-    frame = millpond.sql(spark, "SELECT DISTINCT R.K FROM R, S WHERE R.K < S.K", memory=30, policy="fifo")
+    frame = millpond.sql(
+        spark, "SELECT DISTINCT r.K FROM sent r, seen s WHERE r.K < s.K", memory=30, policy="fifo"
+    )
     query = frame.writeStream.format("memory").queryName("budgeted").trigger(availableNow=True).start()
     query.awaitTermination()
     rows = [row.K for row in spark.table("budgeted").collect()]
