@@ -163,7 +163,7 @@ class Shedder(Shard):
 
     def _opened(self, payloads: Sequence[bytes]) -> tuple[dict[str, Arrivals], list[tuple[int, pa.Table]]]:
         """The arrivals of each leaf, and the samples of keys."""
-        parts: dict[int, list[tuple[int, Part]]] = {}
+        parts: dict[int, list[tuple[tuple[int, int, bytes], Part]]] = {}
         samples = []
         for data in payloads:
             (number,) = _LEAF.unpack_from(data)
@@ -172,8 +172,10 @@ class Shedder(Shard):
             tables = {name: found.get(name, schema.empty_table()) for name, schema in shapes.items()}
             task = tables["task"].to_pylist()[0]
             rows, places = tables["rows"].drop_columns(["place"]), tables["rows"].column("place").to_numpy()
-            part = (rows, places, task["count"], tables["recent"].column("v").to_numpy())
-            parts.setdefault(number, []).append((task["first"], part))
+            recent = tables["recent"].column("v").to_numpy()
+            # All shards must see the tasks in the same order, also those that begin at the same moment.
+            order = (task["first"], task["count"], recent.tobytes())
+            parts.setdefault(number, []).append((order, (rows, places, task["count"], recent)))
             samples.append((number, tables["sample"]))
         arrivals = {}
         for number, leaf in enumerate(self.program.leaves):
