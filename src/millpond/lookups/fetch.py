@@ -20,6 +20,7 @@ from sqlalchemy.exc import SAWarning, SQLAlchemyError
 from millpond.errors import RunError
 from millpond.lookups.database import Found, Located, connect, is_passing, said
 from millpond.query import domains
+from millpond.query.arrow import arrow_type
 from millpond.query.domains import SqlType
 from millpond.query.sql.source import one_line
 
@@ -30,19 +31,11 @@ _FEWEST = 1_000
 _PLAIN = ("TINYINT", "SMALLINT", "INT", "BIGINT", "STRING")
 # Seconds before the first of the further tries; twice as many before each one after it.
 _PAUSE = 0.5
-_ARROW = {
-    "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(),
-    "BIGINT": pa.int64(), "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "STRING": pa.large_string(),
-    "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us", "UTC"),
-}  # fmt: skip
 
 
-def arrow_type(type_: SqlType) -> pa.DataType:
+def kept_type(type_: SqlType) -> pa.DataType:
     """How values of a type are kept; strings may be many, so their places have 64 bits."""
-    if type_.name in _ARROW:
-        return _ARROW[type_.name]
-    precision, scale = type_.name.removeprefix("DECIMAL(").removesuffix(")").split(",")
-    return pa.decimal128(int(precision), int(scale))
+    return pa.large_string() if type_ == domains.STRING else arrow_type(type_)
 
 
 class Fetcher:
@@ -74,7 +67,7 @@ class Fetcher:
     @property
     def schema(self) -> pa.Schema:
         """The key's columns and those wanted, under their declared names."""
-        return pa.schema([(f.column.name, arrow_type(f.column.type)) for f in self._columns])
+        return pa.schema([(f.column.name, kept_type(f.column.type)) for f in self._columns])
 
     def fetch(self, keys: Sequence[pa.Array]) -> pa.Table:
         """The rows of the keys, given as one array a column of the key; in one statement where that goes."""
@@ -172,7 +165,7 @@ class Fetcher:
 
     def _array(self, found: Found, values: Sequence[Any]) -> pa.Array:
         name = f"{one_line(self._located.relation.name)}.{one_line(found.column.name)}"
-        wanted = arrow_type(found.column.type)
+        wanted = kept_type(found.column.type)
         try:
             if found.column.type == domains.TIMESTAMP and not found.zoned:
                 naive = pa.array(values, pa.timestamp("us"))

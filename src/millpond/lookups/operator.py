@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 
 from millpond.lookups.cache import RowCache
 from millpond.lookups.database import Located
-from millpond.lookups.fetch import Fetcher, arrow_type
+from millpond.lookups.fetch import Fetcher
 from millpond.lookups.policies import player
 from millpond.query import domains
+from millpond.query.arrow import arrow_type
 from millpond.query.domains import SqlType
 from millpond.spark.kinds import HITS, LOOKUPS
 
@@ -114,7 +115,7 @@ class Lookup:
 
 def output_schema(kinds: Mapping[str, SqlType], zone: str) -> pa.Schema:
     """Columns of these types as Spark takes them, and what was counted."""
-    spelled = {domains.STRING: pa.string(), domains.TIMESTAMP: pa.timestamp("us", zone)}
+    spelled = {domains.TIMESTAMP: pa.timestamp("us", zone)}
     fields = [(name, spelled.get(kind) or arrow_type(kind)) for name, kind in kinds.items()]
     return pa.schema([*fields, (MEASURED, pa.string()), (COUNTED, pa.int64())])
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from millpond.query.arrow import arrow_type
 from millpond.query.domains import Domain, Family, SqlType
 from millpond.query.evaluate import aggregates_of, is_aggregate, refs, substituted, substituted_condition
 from millpond.query.model import TRUE, Aggregate, Expr, Ref, Select
@@ -31,11 +32,6 @@ from millpond.synopsis.tables import Engine
 TUPLES_A_SHARD = 8192
 MOST_SHARDS = 8
 NO_VALUE = "CAST(0 AS BIGINT)"
-_ARROW = {
-    "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(),
-    "BIGINT": pa.int64(), "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "STRING": pa.string(),
-    "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us", "UTC"),
-}  # fmt: skip
 
 
 def shards_for(plan: SheddingPlan, memory: int) -> int:
@@ -64,7 +60,7 @@ def compile_shedding(
     retracts = any(term.groups is not None and term.groups.retracts for term in terms)
     names = tuple(f"o{i}" for i in range(len(plan.query.columns)))
     program = SheddingProgram(tuple(terms), names, memory, shards, aggregate, retracts, b"")
-    layout = repr((plan.query, [side.schema for side in program.sides], shards))
+    layout = repr((program.terms, shards))  # not where rows come from, nor how many are kept: both may change
     return replace(program, fingerprint=hashlib.sha256(layout.encode()).digest()[:16])
 
 
@@ -140,7 +136,7 @@ class _SelectCompiler:
         return Engine().query(f"SELECT {outputs} FROM t l, t r", {"t": empty}).schema
 
     def _schema(self, columns: Sequence[Ref] | dict[Ref, str]) -> pa.Schema:
-        fields = [(self._names[ref], _arrow_type(self._types[ref])) for ref in columns]
+        fields = [(self._names[ref], arrow_type(self._types[ref])) for ref in columns]
         return pa.schema(fields or [(ONE, pa.int32())])
 
     def _of(self, aliases: frozenset[str]) -> list[Ref]:
@@ -248,13 +244,6 @@ def _limits(band: Band | None) -> tuple[float | None, float | None]:
 def prefixed(dialect: Dialect) -> Callable[[Ref], str]:
     """How columns are named in the frame of a leaf."""
     return lambda ref: dialect.name_of(str(ref))
-
-
-def _arrow_type(type_: SqlType) -> pa.DataType:
-    if type_.name in _ARROW:
-        return _ARROW[type_.name]
-    precision, scale = type_.name.removeprefix("DECIMAL(").rstrip(")").split(",")
-    return pa.decimal128(int(precision), int(scale))
 
 
 def _number(text: str, type_: SqlType, number: str) -> str:
