@@ -173,6 +173,7 @@ def _next() -> RenderableType:
         ("millpond check FILE.sql --json", "the same for a program; exit code 1 means unbounded"),
         ("millpond witness FILE.sql -n 5", "input that proves an unbounded query unbounded"),
         ("millpond run FILE.sql --output DIR", "a bounded query on Spark, in the memory proven enough"),
+        ("… --memory N", "an unbounded one on a budget of N tuples, with a count of what it missed"),
     ):
         table.add_row(Text(command, style="cyan", no_wrap=True), effect)
     return Padding(table, (0, 0, 0, 2))

@@ -241,6 +241,15 @@ def test_in_postgresql(postgres: Server, folder: Folder) -> None:
     assert sum(line["lookup_hits"] for line in folder.metrics()) > 500
 
 
+def test_a_name_of_two_things_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    url = store(tmp_path / "db", "r", {"K": domains.INT}, [(1,)])
+    millpond.lookup(spark, "twofold", url=url, dbtable="r", memory=5)
+    spark.range(3).createOrReplaceTempView("Twofold")
+    with pytest.raises(millpond.MillpondError, match="twofold is both a view and a relation to look up"):
+        millpond.sql(spark, "SELECT K FROM twofold")
+    spark.catalog.dropTempView("Twofold")
+
+
 def test_values_of_every_type(spark: SparkSession, tmp_path: Path) -> None:
     """Of the stream and of the relation, there and back, with a moment for a key."""
     moment, day = datetime(2024, 1, 2, 3, 4, 5, 6), date(2024, 2, 29)
@@ -257,9 +266,9 @@ def test_values_of_every_type(spark: SparkSession, tmp_path: Path) -> None:
     )
     frame.write.parquet(f"{tmp_path}/s")
     spark.readStream.schema(schema).parquet(f"{tmp_path}/s").createOrReplaceTempView("Moments")
-    millpond.lookup(spark, "r", url=url, dbtable="r", memory=5)
+    millpond.lookup(spark, "Priced", url=url, dbtable="r", memory=5)
     columns = "T, D, P, X, N, at, day, price, share, open, name, big"
-    answer = millpond.sql(spark, f"SELECT {columns} FROM Moments JOIN r ON T = r.at")
+    answer = millpond.sql(spark, f"SELECT {columns} FROM Moments JOIN Priced ON T = Priced.at")
     writer = answer.writeStream.format("memory").queryName("kinds").trigger(availableNow=True)
     writer.option("checkpointLocation", f"{tmp_path}/checkpoint").start().awaitTermination()
     [found] = spark.table("kinds").collect()

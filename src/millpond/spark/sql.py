@@ -163,6 +163,9 @@ def _views(spark: SparkSession, query: str) -> dict[str, DataFrame | Table]:
         if name.lower() in {known.lower() for known in found}:
             continue
         if (known := _lookups.get((session, name.lower()))) is not None and not table.db:
+            if spark.catalog.tableExists(f"`{name}`"):
+                message = f"{name} is both a view and a relation to look up"
+                raise NameError_(message, remedy="drop the view, or give one of them another name")
             found[name] = replace(known, name=name)
             continue
         try:
