@@ -182,6 +182,29 @@ GROUPED = [
         *STORY,
     ),
     scenario(
+        "AVG joined through a constant",
+        "SELECT C2, AVG(C) FROM S, T, U WHERE C2 = 1 AND A <> C2 AND B > A AND I <= J GROUP BY C2",
+        *STORY,
+    ),
+    scenario(
+        "AVG joined through ranges that do not meet",
+        "SELECT AVG(C), MEDIAN(C2) FROM S, T, U WHERE C2 < A AND C2 BETWEEN 0 AND 1 AND A >= 2 AND B > A "
+        "AND I <= J",
+        *STORY,
+    ),
+    scenario(
+        "AVG joined through its group",
+        "SELECT B, AVG(E), COUNT(DISTINCT B) FROM S, T, U, V WHERE B BETWEEN 1 AND 3 AND C <= B AND C < E2 "
+        "AND K = L AND B2 < A AND I <= J GROUP BY B",
+        *STORY,
+    ),
+    scenario(
+        "AVG and MEDIAN joined through two groups",
+        "SELECT B, A2, AVG(C), MEDIAN(C2) FROM S, T, U WHERE B BETWEEN 1 AND 3 AND A2 BETWEEN 0 AND 2 "
+        "AND C <= B AND C2 <> A2 AND C2 BETWEEN 0 AND 3 AND B2 < A AND I <= J GROUP BY B, A2",
+        *STORY,
+    ),
+    scenario(
         "AVG of a join in time beside another",
         "SELECT AVG(B) FROM S, T, U, V WHERE A < C AND I <= K AND L < J AND E IN (1, 2) AND E = B",
         *STORY,

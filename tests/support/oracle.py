@@ -89,11 +89,14 @@ def _normal(value: Any) -> Any:
     return float(f"{float(value):.12g}")
 
 
-def confirm_witness(sql: str, catalog: Catalog, witness: Mapping[str, Any]) -> str | None:
+def confirm_witness(
+    sql: str, catalog: Catalog, witness: Mapping[str, Any], clocks: Mapping[str, str | None] | None = None
+) -> str | None:
     """None if the witness (contract.md) holds for every subset of its universe, else what is wrong.
 
     Beyond the contract's difference for every subset and k, the probes together must tell all subsets
-    apart: that is what forces 2^N memory states.
+    apart: that is what forces 2^N memory states.  What an aggregate emits is each new answer, after every
+    row of a probe, or after all rows of a moment where ``clocks`` name the time columns of the streams.
     """
     universe, probes, compare = witness["universe"], witness["probes"], witness["compare"]
     size = len(universe)
@@ -112,15 +115,28 @@ def confirm_witness(sql: str, catalog: Catalog, witness: Mapping[str, Any]) -> s
         return broken
 
     subsets = [frozenset(c) for r in range(size + 1) for c in combinations(range(size), r)]
+    step_by_step = compare == "emitted" and _query(sql).find(exp.AggFunc) is not None
+    stages = [_stages(probe, clocks or {}) if step_by_step else [probe] for probe in probes]
     inputs = []
     for subset in subsets:
         fed = [*witness["setup"], *(universe[i] for i in sorted(subset))]
-        inputs += [_gather(fed), *(_gather([*fed, *probe]) for probe in probes)]
-    found = answers(sql, catalog, inputs)
+        inputs.append(_gather(fed))
+        for probe_stages in stages:
+            fed_so_far = list(fed)
+            for stage in probe_stages:
+                fed_so_far += stage
+                inputs.append(_gather(fed_so_far))
+    found = iter(answers(sql, catalog, inputs))
     seen: dict[frozenset[int], list[Answer]] = {}
-    for number, subset in enumerate(subsets):
-        before, *after = found[number * (size + 1) : (number + 1) * (size + 1)]
-        seen[subset] = [a - before for a in after] if compare == "emitted" else after
+    for subset in subsets:
+        before, seen[subset] = next(found), []
+        for probe_stages in stages:
+            latest, yielded = before if compare == "emitted" else Counter(), Counter()
+            for number, _ in enumerate(probe_stages):
+                answer = next(found)
+                yielded.update({(number, row): count for row, count in (answer - latest).items()})
+                latest = answer
+            seen[subset].append(yielded)
     for subset in subsets:
         for k in subset:
             if seen[subset][k] == seen[subset - {k}][k]:
@@ -132,6 +148,17 @@ def confirm_witness(sql: str, catalog: Catalog, witness: Mapping[str, Any]) -> s
             return f"No probe tells {sorted(subset)} from {sorted(told_apart[key])}."
         told_apart[key] = subset
     return None
+
+
+def _stages(
+    probe: Sequence[Mapping[str, Any]], clocks: Mapping[str, str | None]
+) -> list[list[Mapping[str, Any]]]:
+    """The rows of a probe by the moments at which they come."""
+    moments: dict[Any, list[Mapping[str, Any]]] = {}
+    for number, entry in enumerate(probe):
+        clock = clocks.get(entry["stream"])
+        moments.setdefault(entry["row"][clock] if clock else number, []).append(entry)
+    return list(moments.values())
 
 
 def _gather(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Row]]:

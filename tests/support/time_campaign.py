@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from millpond.analysis.check import decide as check_query
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
@@ -44,9 +46,10 @@ class Finding:
     problems: tuple[str, ...] = field(default=())
 
 
-def examine(seed: int, self_join: float = 0.0) -> Finding:
+def examine(seed: int, self_join: float = 0.0, aggregate: str | None = None) -> Finding:
     rng = random.Random(seed)
-    case = random_time_case(rng, self_join=self_join)
+    chosen: dict[str, Any] = {"aggregate": 1.0, "aggregates": [(aggregate, False)]} if aggregate else {}
+    case = random_time_case(rng, self_join=self_join, **chosen)
     verdict = check_query(parse(case.sql)[0])
     expected = time_definition.decide(case) if not self_join else ""
     problems = []
@@ -115,17 +118,17 @@ def run(rng: random.Random, case: TimeCase, verdict: Verdict) -> tuple[str | Non
     return None, bool(truth and truth[-1])
 
 
-def guarded(seed: int) -> Finding:
+def guarded(seed: int, aggregate: str | None = None) -> Finding:
     """A crash is a finding too."""
     try:
-        return examine(seed)
+        return examine(seed, aggregate=aggregate)
     except Exception:
         return Finding(seed, "crash", "", False, (f"seed {seed}: {traceback.format_exc()}",))
 
 
-def examine_many(seeds: Iterable[int], processes: int) -> Iterable[Finding]:
+def examine_many(seeds: Iterable[int], processes: int, aggregate: str | None = None) -> Iterable[Finding]:
     with ProcessPoolExecutor(processes) as pool:
-        yield from pool.map(guarded, seeds, chunksize=25)
+        yield from pool.map(partial(guarded, aggregate=aggregate), seeds, chunksize=25)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -133,10 +136,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=5_000)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--aggregate", help="only queries with this one, such as AVG")
     options = parser.parse_args(argv)
     started, failed, results = time.monotonic(), 0, 0
     counts: Counter[tuple[str, str]] = Counter()
-    for finding in examine_many(range(options.seed, options.seed + options.cases), options.processes):
+    seeds = range(options.seed, options.seed + options.cases)
+    for finding in examine_many(seeds, options.processes, options.aggregate):
         counts[finding.expected, finding.outcome] += 1
         results += finding.results
         failed += len(finding.problems)

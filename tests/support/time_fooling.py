@@ -68,7 +68,7 @@ def confirm_time_witness(sql: str, catalog: Catalog, witness: Mapping[str, Any])
         "probes": [read[part] for part in list(parts)[2:]],
         "compare": witness["compare"],
     }
-    return confirm_witness(sql, catalog, typed)
+    return confirm_witness(sql, catalog, typed, clocks)
 
 
 def _clocks(sql: str, catalog: Catalog) -> dict[str, str | None]:

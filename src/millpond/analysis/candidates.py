@@ -13,7 +13,7 @@ from itertools import product, zip_longest
 
 import numpy as np
 
-from millpond.analysis.layout import Assignment, Layout, Pace, doubling, steady, without_midpoints
+from millpond.analysis.layout import Assignment, Layout, Pace, anchored, doubling, steady, without_midpoints
 from millpond.analysis.ordering import Ordering
 from millpond.analysis.spj import Violation
 from millpond.query.model import Aggregate, Literal, Ref, Select, walk
@@ -53,13 +53,14 @@ class Sketch:
     """A witness in terms of assignments.
 
     ``shared``: the occurrences whose columns have the same values in all assignments, so that one row serves
-    all matches; None where that is not known.
+    all matches; None where that is not known.  ``step_by_step``: probes tell by each answer on their way.
     """
 
     setup: tuple[Placed, ...]
     universe: tuple[Placed, ...]
     probes: tuple[tuple[Placed, ...], ...]
     shared: tuple[str, ...] | None = None
+    step_by_step: bool = False
 
 
 def candidates(clue: Clue, n: int) -> Iterator[Sketch]:
@@ -77,36 +78,42 @@ def candidates(clue: Clue, n: int) -> Iterator[Sketch]:
 
 def _layouts(clue: Clue, n: int) -> Iterator[Sketch]:
     """Layouts for all tracks in turn, so that a long list for the first does not hide the others."""
-    found = []
-    for tracks in (clue.violation.tracks, *clue.violation.alternatives):
-        moved = replace(clue, violation=replace(clue.violation, tracks=tracks, alternatives=()))
-        found.append(_layouts_along(moved, n))
-    for turn in zip_longest(*found):
+    for turn in zip_longest(*(_layouts_along(moved, n) for moved in along_each_track(clue))):
         yield from (sketch for sketch in turn if sketch is not None)
+
+
+def along_each_track(clue: Clue) -> list[Clue]:
+    """The clue with one choice of tracks each."""
+    choices = (clue.violation.tracks, *clue.violation.alternatives)
+    return [replace(clue, violation=replace(clue.violation, tracks=t, alternatives=())) for t in choices]
+
+
+def keepers_of(clue: Clue) -> list[str]:
+    """The occurrences whose rows may be the optional ones."""
+    holders = [clue.violation.keeper, *(ref.occurrence for ref in clue.violation.columns)]
+    return list(dict.fromkeys(alias for alias in holders if alias in clue.aliases))
 
 
 def _layouts_along(clue: Clue, n: int) -> Iterator[Sketch]:
     """Layouts for the tracks of the violation."""
-    aliases = clue.aliases
-    holders = [clue.violation.keeper, *(ref.occurrence for ref in clue.violation.columns)]
-    keepers = dict.fromkeys(alias for alias in holders if alias in aliases)
+    aliases, keepers = clue.aliases, keepers_of(clue)
     if clue.violation.code == "counted-disequality-join":
-        yield from _disequality(clue, n)
+        yield from disequality(clue, n)
     # Sums and means of evenly spaced values coincide; those of powers of two do not.
     adding = clue.aggregate is not None and clue.aggregate.function in ("AVG", "SUM") and n <= _MAX_DOUBLING
     if adding:
         for keeper in keepers:
-            yield from _counterweights(clue, keeper, n)
+            yield from counterweights(clue, keeper, n)
     for pace in (steady, doubling) if adding else (steady,):
-        for universe_value, probe_value in _value_pairs(clue):
-            rounds = _rounds(clue, n + 2, universe_value, pace)
+        for universe_value, probe_value in value_pairs(clue):
+            rounds = rounds_of(clue, n + 2, universe_value, pace)
             if rounds is None:
                 continue
 
             def altered(
                 given: Mapping[Ref, Fraction] = probe_value, pace: Pace = pace
             ) -> list[Assignment] | None:
-                return _rounds(clue, n + 2, given, pace)
+                return rounds_of(clue, n + 2, given, pace)
 
             for keeper in keepers:
                 others = [a for a in aliases if a != keeper]
@@ -121,7 +128,7 @@ def having_constants(select: Select) -> set[int]:
     return {abs(value) for value in literals if isinstance(value, int)}
 
 
-def _rounds(
+def rounds_of(
     clue: Clue, rounds: int, given: Mapping[Ref, Fraction], pace: Pace = steady
 ) -> list[Assignment] | None:
     layout = Layout(clue.ordering, clue.violation, rounds, pace)
@@ -134,22 +141,22 @@ def _rounds(
     return out
 
 
-def _value_pairs(clue: Clue) -> Iterator[tuple[dict[Ref, Fraction], dict[Ref, Fraction]]]:
+def value_pairs(clue: Clue) -> Iterator[tuple[dict[Ref, Fraction], dict[Ref, Fraction]]]:
     """Values for the aggregated column in the universe and, as a contrast, in probes."""
     argument = clue.aggregate.argument if clue.aggregate else None
-    index = clue.ordering.closure.index
-    if not isinstance(argument, Ref) or argument not in index:
+    closure = clue.ordering.closure
+    if not isinstance(argument, Ref) or argument not in closure.index:
         yield {}, {}
         return
     fixed = {ref for track in clue.violation.tracks for ref in track.columns}
     if argument in fixed:
         yield {}, {}
         return
-    r = clue.ordering.closure.range(argument)
+    r = closure.range(argument)
     if r.low is not None and r.low == r.high:
         yield {}, {}
         return
-    step = clue.ordering.closure.nodes[index[argument]].type.step or Fraction(1)
+    step = closure.nodes[closure.index[argument]].type.step or Fraction(1)
     low = r.low if r.low is not None else (r.high - 9 * step if r.high is not None else Fraction(1))
     high = r.high if r.high is not None else low + 9 * step
     if r.low_strict or r.high_strict:
@@ -158,6 +165,11 @@ def _value_pairs(clue: Clue) -> Iterator[tuple[dict[Ref, Fraction], dict[Ref, Fr
     for threshold in sorted(having_constants(clue.select)):
         over, under = Fraction(threshold) + step, Fraction(threshold) - step
         pairs += [(over, under), (under, over)]
+    # Where those do not fit what else is known, some next to a value that does.
+    own = (closure.solve(anchored(clue.ordering), clue.ordering.part.apart) or {}).get(argument)
+    if own is not None:
+        others = [own + side * 9 * step for side in (-1, 1)]
+        pairs += [pair for other in others for pair in ((own, other), (other, own))]
     for u, p in pairs:
         yield {argument: u}, {argument: p}
     yield {}, {}
@@ -269,7 +281,7 @@ def _neighbours(
     """
     if not others:
         return
-    home = _home(clue)
+    home = home_of(clue)
     weights: list[tuple[list[str], list[str]]] = [(others, others)]
     if home in others and len(others) > 1:
         weights += [(others, [home]), ([home], others), (others, [*others, home])]
@@ -284,18 +296,18 @@ def _neighbours(
         yield Sketch((), universe, tuple(probes))
 
 
-def _counterweights(clue: Clue, keeper: str, n: int) -> Iterator[Sketch]:
+def counterweights(clue: Clue, keeper: str, n: int) -> Iterator[Sketch]:
     """A match that is always there, of a row that goes with one value of the aggregated column only.
 
     The optional rows go with both values alike; how much they weigh against that match is their number.
     """
-    home, closure = _home(clue), clue.ordering.closure
+    home, closure = home_of(clue), clue.ordering.closure
     argument = clue.aggregate.argument if clue.aggregate else None
     if not isinstance(argument, Ref) or argument not in closure.index or home == keeper:
         return
     others = [a for a in clue.aliases if a != keeper]
     tracked = [ref for track in clue.violation.tracks for ref in track.columns]
-    for given, contrast in _value_pairs(clue):
+    for given, contrast in value_pairs(clue):
         mine = [ref for ref in given if ref.occurrence == home]
         for column, told in product((ref for ref in tracked if ref.occurrence == keeper), mine):
             match = _tight_match(clue, column, told, given, contrast)
@@ -303,8 +315,8 @@ def _counterweights(clue: Clue, keeper: str, n: int) -> Iterator[Sketch]:
                 continue
             fixed = (r for r in clue.select.group_by or () if r in match and r not in (*tracked, argument))
             groups = {ref: match[ref] for ref in fixed}
-            rounds = _rounds(clue, n + 2, {**groups, **given})
-            altered = _rounds(clue, n + 2, {**groups, **contrast})
+            rounds = rounds_of(clue, n + 2, {**groups, **given})
+            altered = rounds_of(clue, n + 2, {**groups, **contrast})
             if rounds is None or altered is None:
                 continue
             probes = tuple(
@@ -329,16 +341,21 @@ def _tight_match(
     if bound is None or bound[1]:
         return None
     end = values[told] + bound[0] if above else values[told] - bound[0]
+    r = closure.range(column)
+    end = min(end, r.high) if above and r.high is not None else end
+    end = max(end, r.low) if not above and r.low is not None else end
+    if closure.solve({told: refused[told], column: end}) is not None:
+        return None
     return closure.solve({**values, column: end}, clue.ordering.part.apart)
 
 
-def _home(clue: Clue) -> str | None:
+def home_of(clue: Clue) -> str | None:
     """The occurrence of the aggregated column."""
     argument = clue.aggregate.argument if clue.aggregate else None
     return argument.occurrence if isinstance(argument, Ref) else None
 
 
-def _disequality(clue: Clue, n: int) -> Iterator[Sketch]:
+def disequality(clue: Clue, n: int) -> Iterator[Sketch]:
     """x <> y counted: a probe with a fresh y counts all rows, one with y = x_k all but the k-th.
 
     The other streams match all of them, but for those that come at the same moment as x.
@@ -351,8 +368,8 @@ def _disequality(clue: Clue, n: int) -> Iterator[Sketch]:
     layout = Layout(clue.ordering, clue.violation, n + 2)
     moving = clue.ordering.time.group_of(left.occurrence)
     lasting = _serving_all(clue, layout, n + 2)
-    for given, contrast in _value_pairs(clue):
-        rounds = _rounds(clue, n + 2, given)
+    for given, contrast in value_pairs(clue):
+        rounds = rounds_of(clue, n + 2, given)
         if rounds is None:
             continue
         far = {**given, right: rounds[n + 1][left] - gap}
@@ -361,6 +378,8 @@ def _disequality(clue: Clue, n: int) -> Iterator[Sketch]:
         if fresh is None:
             continue
         rest = {r: v for r, v in fresh.items() if r.occurrence not in (*moving, right.occurrence)}
+        if contrast and not layout.assignment(0, {**rest, **contrast}):  # columns beside the aggregated one
+            rest = {r: v for r, v in rest.items() if r.occurrence != home_of(clue)}
         universe = [layout.assignment(i, {**rest, **given, right: fresh[right]}) for i in range(1, n + 1)]
         constant = layout.assignment(0, {**rest, **contrast, right: fresh[right]})
         for value in (given, contrast):
@@ -375,13 +394,16 @@ def _disequality(clue: Clue, n: int) -> Iterator[Sketch]:
             yield Sketch((), optional, probes)
             for home, first, second in _weights_apart(clue, left, right) if value is contrast else ():
                 more, less = (Placed(home, fresh),) * (first - 1), [Placed(home, x) for x in excluding if x]
-                yield Sketch(
-                    (),
-                    optional,
-                    tuple((*p, *more, *(x,) * second) for p, x in zip(probes, less, strict=True)),
-                )
+                weighed = tuple((*p, *more, *(x,) * second) for p, x in zip(probes, less, strict=True))
+                yield Sketch((), optional, weighed)
+                for told in (ref for ref in contrast if ref.occurrence == home):
+                    tight = _tight_match(clue, left, told, given, contrast)
+                    if tight is not None:
+                        yield Sketch((Placed(left.occurrence, tight),), optional, weighed)
             if constant is not None:
                 yield Sketch((Placed(left.occurrence, constant),), optional, probes)
+                always = tuple(Placed(a, constant) for a in (left.occurrence, *others))
+                yield Sketch(always, optional, probes)
 
 
 def _median_scan(clue: Clue, n: int) -> Iterator[Sketch]:
@@ -428,7 +450,7 @@ def _weights_apart(clue: Clue, left: Ref, right: Ref) -> Iterator[tuple[str, int
 
     Those of the second probe also count with the first.
     """
-    home = _home(clue)
+    home = home_of(clue)
     if home in clue.aliases and home not in (left.occurrence, right.occurrence):
         yield from ((home, first, second) for first, second in ((2, 1), (1, 1), (1, 2)))
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
 from millpond.analysis.candidates import Clue, Placed, Sketch, candidates
 from millpond.analysis.moments import in_time
+from millpond.analysis.ramps import ramps
 from millpond.analysis.selfjoin import has_self_join
 from millpond.analysis.timing import is_timed
 from millpond.analysis.witness import EXHAUSTIVE, StreamRow, Witness, confirms
@@ -23,8 +24,9 @@ from millpond.query.model import Column, Query, Ref, Table
 from millpond.query.points import Points
 
 _FIRST_INSTANT = datetime(2000, 1, 1)
-# Candidates looked at for one violation.  Those that prove anything are nearly always among the first few.
+# Candidates of each kind looked at for one violation; those that prove anything are mostly among the first.
 MAX_CANDIDATES = 250
+_MAX_RAMPS = 600
 
 # On which side of all other values a column (of a table) that is left open lies; 0 is at 0.
 Fill = Callable[[tuple[str, str]], int]
@@ -47,14 +49,15 @@ def find_witness(query: Query, clue: Clue, n: int) -> Witness | None:
 
     Raises WitnessSizeError if candidates failed only because their values do not fit the columns' types.
     """
-    compare = "answer" if any(is_aggregate(s) for s in query.selects) else "emitted"
+    aggregates = any(is_aggregate(s) for s in query.selects)
     fills = _fills(clue)
     misfit: WitnessSizeError | None = None
-    sketches: Iterable[Sketch] = candidates(clue, n)
-    if is_timed(clue.ordering.part) or clue.ordering.time.clocks:
-        sketches = (timed for sketch in sketches for timed in in_time(clue, sketch))
-    tried = ((sketch, fill) for sketch in sketches for fill in fills)
-    for sketch, fill in islice(tried, MAX_CANDIDATES):
+    tried = chain(
+        islice(_filled(clue, candidates(clue, n), fills), MAX_CANDIDATES),
+        islice(_filled(clue, ramps(clue, n), fills), _MAX_RAMPS),
+    )
+    for sketch, fill in tried:
+        compare = "answer" if aggregates and not sketch.step_by_step else "emitted"
         try:
             witness = _realise(clue, sketch, compare, fill)
         except WitnessSizeError as too_large:
@@ -67,6 +70,13 @@ def find_witness(query: Query, clue: Clue, n: int) -> Witness | None:
     if misfit is not None:
         raise misfit
     return None
+
+
+def _filled(clue: Clue, sketches: Iterable[Sketch], fills: Sequence[Fill]) -> Iterator[tuple[Sketch, Fill]]:
+    """The layouts in time, each with every way to fill in open columns."""
+    if is_timed(clue.ordering.part) or clue.ordering.time.clocks:
+        sketches = (timed for sketch in sketches for timed in in_time(clue, sketch))
+    return ((sketch, fill) for sketch in sketches for fill in fills)
 
 
 def _fills(clue: Clue) -> list[Fill]:

@@ -25,6 +25,7 @@ from millpond.query.model import TRUE, Literal, Query, Ref, Select, walk
 from millpond.query.normalize import TooManyParts
 from millpond.query.parse import parse
 from millpond.query.parts import Part, parts_of, refined
+from millpond.query.pieces import by_values
 from millpond.synopsis.classes import NoPlan
 from millpond.synopsis.derive import plan_of
 from millpond.synopsis.size import state_of
@@ -114,11 +115,26 @@ def _analyse_select(
             alone = len(parts) == 1 and len(finer) == 1
             tried = [(piece, *needs_of(select, piece, distinct, alone)) for piece in finer]
             found += [(piece, tuple(n)) for piece, n, _ in tried]
-            failures += [f for _, _, fs in tried for f in fs]
+            still = [f for _, _, fs in tried for f in fs]
+            failures += [*still, *failed] if still else []  # a proof may need values of several pieces
+        elif failed and len(parts) == 1 and is_timed(part) and (pieces := _by_groups(select, part)):
+            found += pieces
         else:
             found.append((part, tuple(needs)))
             failures += failed
     return found, failures
+
+
+def _by_groups(select: Select, part: Part) -> list[tuple[Part, tuple[Need, ...]]]:
+    """The part group by group, where that is bounded: within a group its columns are constants, and streams
+    that are joined only through them are not joined."""
+    found = []
+    for piece in by_values(part, select.group_by or ()):
+        needs, failed = needs_of(select, piece, distinct=False, only_part=True)
+        if failed:
+            return []
+        found.append((piece, tuple(needs)))
+    return found
 
 
 def _unbounded_or_undetermined(query: Query, failures: list[tuple[Select, Failure]]) -> Verdict:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millpond.analysis.ordering import Bools, Ordering
-from millpond.analysis.orders import Orders, derived_orders
+from millpond.analysis.orders import Orders, TooManyOrders, derived_orders
 from millpond.analysis.spj import (
     Track,
     Violation,
@@ -43,12 +43,14 @@ def counted_in_time(
 
 def looked_for_in_time(ordering: Ordering, projected: Iterable[Ref], code: str) -> list[Violation]:
     """Duplicate eliminating: C1, C2, T1 and T2; raises TooManyOrders."""
-    conflict = conflict_in_time(ordering)
-    return [
-        *unbounded_projection(ordering, projected, code),
-        *unbounded_equality(ordering),
-        *([conflict] if conflict is not None else []),
-    ]
+    found = [*unbounded_projection(ordering, projected, code), *unbounded_equality(ordering)]
+    try:
+        conflict = conflict_in_time(ordering)
+    except TooManyOrders:
+        if found:
+            return found
+        raise
+    return [*found, conflict] if conflict is not None else found
 
 
 def conflict_in_time(ordering: Ordering) -> Violation | None:

@@ -60,17 +60,18 @@ class Layout:
             start=Fraction(0),
         )
         self._stride = _ceil(2 * reach + 2 * (len(self._closure.nodes) + 2) * self._step, self._step)
-        self._around = _anchored(ordering)
+        self._around = anchored(ordering)
         self._anchored = self._around
         if self._around and not all(self.assignment(i) for i in (0, max(rounds - 1, 0))):
             self._anchored = self._apart_enough(max(rounds - 1, 0))
 
     def assignment(self, i: int, given: Mapping[Ref, Fraction] | None = None) -> Assignment | None:
         """The full assignment of round ``i``, with further columns as ``given``; None if there is none."""
-        fixed: Assignment = {**self._anchored, **self._tracked(i)}
+        fixed = self._tracked(i)
         for ref, point in (given or {}).items():
             if fixed.setdefault(ref, point) != point:
                 return None
+        fixed = {**self._anchored, **fixed}
         solution = self._closure.solve(fixed, self._ordering.part.apart)
         return None if solution is None else self._with_expressions(solution)
 
@@ -188,7 +189,7 @@ class Layout:
         return False
 
 
-def _anchored(ordering: Ordering) -> Assignment:
+def anchored(ordering: Ordering) -> Assignment:
     """Values for the columns of relations and of streams that end, the same in every round."""
     closure = ordering.closure
     solution = closure.solve({}, ordering.part.apart) if closure.anchors else None

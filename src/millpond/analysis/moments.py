@@ -6,15 +6,20 @@ that it can match at all, and every row gets its moment.  Probes come after ever
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
 
 from millpond.analysis.candidates import Clue, Placed, Sketch
 from millpond.analysis.timing import Group, TimeOrder, clocks_of
+from millpond.query.model import Ref
 from millpond.query.points import Points
+
+Values = frozenset[tuple[Ref, Fraction]]
 
 _SECOND = Fraction(1_000_000)
 # No layout starts earlier.
@@ -36,10 +41,20 @@ def in_time(clue: Clue, sketch: Sketch) -> Iterator[Sketch]:
         own = schedule.and_later([a for a in company if a not in sketch.shared or a in together], company)
         yield _arranged(schedule, sketch, own)
         return
-    for each in (company, together) if len(together) < len(company) else (company,):
-        yield _arranged(schedule, sketch, each)
+    schedules = [schedule]
+    if _is_ratio(clue):
+        schedules += [
+            other
+            for other in (_Schedule(clue, meeting=True), _Schedule(clue, all_past=True))
+            if other.differs(sketch)
+        ]
+    for each, plan in product((company, together) if len(together) < len(company) else (company,), schedules):
+        if sketch.step_by_step:
+            yield _arranged(plan, sketch, each, in_turn=True)
+            continue
+        yield _arranged(plan, sketch, each)
         if any(len({id(p.assignment) for p in probe}) > 1 for probe in sketch.probes) and _is_ratio(clue):
-            yield _arranged(schedule, sketch, each, in_turn=True)
+            yield _arranged(plan, sketch, each, in_turn=True)
 
 
 def _is_ratio(clue: Clue) -> bool:
@@ -53,10 +68,10 @@ def _arranged(schedule: _Schedule, sketch: Sketch, each: Sequence[str], in_turn:
     ``in_turn``: the assignments of a probe come one after the other, not all at once.
     """
     keeper = sketch.universe[0].occurrence
-    past = schedule.past([*sketch.setup, *sketch.universe, *(p for probe in sketch.probes for p in probe)])
+    past = schedule.past(sketch)
     clock = _Clock(schedule)
     there = [alias for alias in schedule.company(keeper) if alias not in each]
-    first = sketch.universe[0].assignment
+    first, rounds = sketch.universe[0].assignment, {id(placed.assignment) for placed in sketch.universe}
     setup = [*past, *clock.together([Placed(alias, first) for alias in there])]
 
     def complete(rows: Sequence[Placed]) -> list[Placed]:
@@ -71,7 +86,11 @@ def _arranged(schedule: _Schedule, sketch: Sketch, each: Sequence[str], in_turn:
     probes = []
     for probe in sketch.probes:
         later = _Clock(schedule, clock.now)
-        wanted = [placed for placed in probe if placed.occurrence not in there]
+        wanted = [
+            placed
+            for placed in probe
+            if placed.occurrence not in there or (sketch.step_by_step and id(placed.assignment) not in rounds)
+        ]
         if sketch.shared is None:
             probes.append(later.feed(complete(wanted), in_turn))
         else:
@@ -80,7 +99,12 @@ def _arranged(schedule: _Schedule, sketch: Sketch, each: Sequence[str], in_turn:
                 placed for placed in wanted if placed.occurrence not in (keeper, *schedule.company(keeper))
             ]
             probes.append([*later.feed(values, in_turn=True), *later.together(complete(rest))])
-    return Sketch(_by_moment(setup), tuple(universe), tuple(_by_moment(probe) for probe in probes))
+    return replace(
+        sketch,
+        setup=_by_moment(setup),
+        universe=tuple(universe),
+        probes=tuple(_by_moment(probe) for probe in probes),
+    )
 
 
 def _by_moment(rows: Iterable[Placed]) -> tuple[Placed, ...]:
@@ -90,9 +114,20 @@ def _by_moment(rows: Iterable[Placed]) -> tuple[Placed, ...]:
 
 @dataclass(frozen=True)
 class _Schedule:
-    """What a part's order in time asks of the rows of a layout."""
+    """What a part's order in time asks of the rows of a layout.
+
+    ``meeting``: rows whose streams only must not match at the same moment come at the same moment.
+    ``all_past``: relations and streams that end hold every row that is asked of them, not one each.
+    """
 
     clue: Clue
+    meeting: bool = False
+    all_past: bool = False
+
+    def differs(self, sketch: Sketch) -> bool:
+        """Whether this is another schedule for the layout than the plain one."""
+        plain = _Schedule(self.clue)
+        return self.levels != plain.levels or len(self.past(sketch)) > len(plain.past(sketch))
 
     @cached_property
     def order(self) -> TimeOrder:
@@ -146,18 +181,31 @@ class _Schedule:
         """The rows of streams that do not end."""
         return [p for p in rows if not self.order.ends(self.group(p.occurrence))]
 
-    def past(self, rows: Sequence[Placed]) -> list[Placed]:
-        """A row of every relation and of every stream that ends."""
-        if not rows:
-            return []
-        assignment = rows[0].assignment
-        clocks = clocks_of(self.clue.ordering.part.select)
-        return [
-            Placed(alias, assignment, assignment.get(clocks[alias]) if alias in clocks else None)
-            for group in self.order.groups
-            if self.order.ends(group)
-            for alias in group
-        ]
+    def past(self, sketch: Sketch) -> list[Placed]:
+        """Rows of every relation and of every stream that ends."""
+        ended = [alias for group in self.order.groups if self.order.ends(group) for alias in group]
+        if not self.all_past:
+            first = (*sketch.setup, *sketch.universe)[0].assignment
+            return [self._past_row(Placed(alias, first)) for alias in ended]
+        asked: dict[str, Counter[Values]] = {alias: Counter() for alias in ended}
+        rows: dict[Values, Placed] = {}
+        for placed in (*sketch.setup, *sketch.probes[0]):
+            if placed.occurrence in asked:
+                values = frozenset(
+                    (r, v) for r, v in placed.assignment.items() if r.occurrence == placed.occurrence
+                )
+                asked[placed.occurrence][values] += 1
+                rows.setdefault(values, placed)
+        wanted = [list(counts.elements()) for counts in asked.values()]
+        return [self._past_row(rows[values], i) for each in wanted for i, values in enumerate(each)]
+
+    def _past_row(self, placed: Placed, number: int = 0) -> Placed:
+        """The row at its moment; where it may be earlier, some rows are, lest many share one."""
+        clock = clocks_of(self.clue.ordering.part.select).get(placed.occurrence)
+        moment = placed.assignment.get(clock) if clock else None
+        if moment is not None and clock is not None and self.clue.ordering.closure.range(clock).low is None:
+            moment -= number
+        return replace(placed, moment=moment)
 
     @cached_property
     def levels(self) -> dict[Group, int]:
@@ -166,9 +214,12 @@ class _Schedule:
         levels: dict[Group, int] = {}
         for group in sorted(self.order.endless, key=lambda g: len(self.order.down(g))):
             down = self.order.down(group)
-            before = [levels[g] for g in levels if g in down or self.order.never_together(g, group)]
+            before = [levels[g] for g in levels if g in down or self._kept_apart(g, group)]
             levels[group] = 1 + max(before, default=-1)
         return levels
+
+    def _kept_apart(self, one: Group, other: Group) -> bool:
+        return not self.meeting and self.order.never_together(one, other)
 
     @cached_property
     def beginning(self) -> Fraction:

@@ -20,7 +20,7 @@ from millpond.analysis.spj import Violation, duplicate_eliminating, duplicate_pr
 from millpond.analysis.timing import is_timed
 from millpond.query.closure import Difference, Node
 from millpond.query.domains import BIGINT
-from millpond.query.evaluate import aggregates_of, conjuncts, is_aggregate, refs
+from millpond.query.evaluate import aggregates_of, is_aggregate, refs
 from millpond.query.model import (
     Aggregate,
     Arithmetic,
@@ -33,7 +33,8 @@ from millpond.query.model import (
     Select,
     Table,
 )
-from millpond.query.parts import Part, linear, restricted, with_column
+from millpond.query.parts import Part, linear, with_column
+from millpond.query.pieces import unconnected
 
 PROJECTED = "unbounded-projection"
 GROUPED = "unbounded-group"
@@ -301,7 +302,7 @@ def _ratio_needs_in_time(part: Part, aggregate: Aggregate, groups: Sequence[Ref]
     home = {ref.occurrence for ref in _argument_refs(aggregate)}
     separate: list[Need] = []
     unfit: list[Failure] = []
-    for piece in _unconnected(part):
+    for piece in unconnected(part):
         mine = tuple(g for g in groups if g.occurrence in piece.aliases)
         if home & set(piece.aliases):
             more, failed = _count_needs(piece, aggregate, mine)
@@ -312,23 +313,6 @@ def _ratio_needs_in_time(part: Part, aggregate: Aggregate, groups: Sequence[Ref]
     if not unfit:
         return separate, []
     return [], [*failures, *looked_for(part, tuple(groups), GROUPED)[1]]
-
-
-def _unconnected(part: Part) -> list[Part]:
-    """The part by occurrences that conditions connect: its matches are all combinations of theirs.
-
-    Relations go with some stream, as only streams make matches come about.
-    """
-    left = [{alias} for alias in part.aliases]
-    for conjunct in conjuncts(part.condition):
-        mentioned = {ref.occurrence for ref in refs(conjunct)}
-        connected = [s for s in left if s & mentioned]
-        left = [s for s in left if not s & mentioned] + ([set().union(*connected)] if connected else [])
-    streams = {o.alias for o in part.select.occurrences if o.table.streaming}
-    alone = [s for s in left if not s & streams]
-    pieces = sorted((s for s in left if s & streams), key=len)
-    pieces[0] = pieces[0].union(*alone)
-    return [restricted(part, members) for members in pieces]
 
 
 def separate(need: Need, wanted: Sequence[Need]) -> list[Need]:

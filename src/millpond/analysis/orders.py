@@ -118,7 +118,9 @@ def _choices(
             for (i, j), sign in zip(pairs, signs, strict=True):
                 below[i, j], below[j, i] = sign <= 0, sign >= 0
                 never[i, j], never[j, i] = sign > 0, sign < 0
-            if not (never & base).any():
+            for k in own:
+                below |= below[:, k, None] & below[None, k, :]
+            if not (never & (base | below)).any():
                 yield below, region, never
 
 

@@ -334,6 +334,15 @@ class Closure:
                 out |= self.through(self.index[ref])
         return out
 
+    def told_by_constants(self, left: Ref | None, right: Ref | None) -> bool:
+        """What constants say of each already bounds ``left - right`` as tightly; relations are none."""
+        if left is None or right is None:
+            return True
+        i, j = self.index[left], self.index[right]
+        return self.nodes[i].type.family is self.nodes[j].type.family and bool(
+            self.through(int(self.origin[i]))[i, j]
+        )
+
     def through(self, k: int) -> NDArray[np.bool_]:
         """through(k)[i, j]: the bounds of i and of j against node k already bound i - j as tightly."""
         n = len(self.nodes)

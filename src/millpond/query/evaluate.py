@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -37,7 +38,7 @@ from millpond.query.model import (
 )
 
 Row = Mapping[str, Any]
-Match = tuple[Row, ...]
+Match = Sequence[Row]
 Data = Mapping[str, Sequence[Row]]
 Value = Any
 Valuer = Callable[[Match], Value]
@@ -160,36 +161,49 @@ def refs(node: Expr | Condition) -> frozenset[Ref]:
 
 
 class Matcher:
-    """Finds the matches of a conjunction: one row an occurrence such that the condition is true."""
+    """Finds the matches of a conjunction: one row an occurrence such that the condition is true.
 
-    def __init__(self, aliases: Sequence[str], cond: Condition) -> None:
+    The occurrences are gone through from ``first`` on, next always the one that most can be tested of.
+    """
+
+    def __init__(self, aliases: Sequence[str], cond: Condition, first: int = 0) -> None:
         self.slots = {alias: i for i, alias in enumerate(aliases)}
-        self._tests: list[list[Truther]] = [[] for _ in aliases]
         self._possible = True
+        waiting: list[tuple[frozenset[int], Truther]] = []
         for part in conjuncts(cond):
-            used = [self.slots[r.occurrence] for r in refs(part)]
+            used = frozenset(self.slots[r.occurrence] for r in refs(part))
             truth = condition(part, self.slots)
             if used:
-                self._tests[max(used)].append(truth)
+                waiting.append((used, truth))
             elif truth(()) is not True:
                 self._possible = False
+        self._levels: list[tuple[int, list[Truther]]] = []
+        bound: frozenset[int] = frozenset()
+        left = list(range(len(aliases)))
+        while left:
+            ready = {slot: [truth for used, truth in waiting if used <= bound | {slot}] for slot in left}
+            slot = max(left, key=lambda s: (not bound and s == first, len(ready[s]), -s))
+            bound |= {slot}
+            left.remove(slot)
+            waiting = [(used, truth) for used, truth in waiting if not used <= bound]
+            self._levels.append((slot, ready[slot]))
 
     def matches(self, rows: Sequence[Sequence[Row]]) -> Iterator[Match]:
         """All matches, ``rows`` holding the rows of each occurrence in order."""
         if not self._possible:
             return
-        yield from self._extend((), rows)
+        nothing: Row = {}
+        yield from self._extend([nothing] * len(rows), 0, rows)
 
-    def _extend(self, match: Match, rows: Sequence[Sequence[Row]]) -> Iterator[Match]:
-        level = len(match)
+    def _extend(self, match: list[Row], level: int, rows: Sequence[Sequence[Row]]) -> Iterator[Match]:
         if level == len(rows):
-            yield match
+            yield tuple(match)
             return
-        tests = self._tests[level]
-        for row in rows[level]:
-            longer = (*match, row)
-            if all(test(longer) is True for test in tests):
-                yield from self._extend(longer, rows)
+        slot, tests = self._levels[level]
+        for row in rows[slot]:
+            match[slot] = row
+            if all(test(match) is True for test in tests):
+                yield from self._extend(match, level + 1, rows)
 
 
 def aggregates_of(select: Select) -> list[Aggregate]:
@@ -205,56 +219,92 @@ def is_aggregate(select: Select) -> bool:
 
 def answer(query: Query, data: Data) -> Counter[tuple[Value, ...]]:
     """The multiset of result rows on the rows seen so far (``data`` by stream name)."""
-    return Evaluator(query).answer(data)
+    evaluation = Evaluation(query)
+    evaluation.feed(data)
+    return evaluation.answer()
 
 
-class Evaluator:
-    """A query made ready to be answered on many inputs."""
+class Evaluation:
+    """A query as its rows come in: what was matched stays so, and only new rows are tried."""
 
     def __init__(self, query: Query) -> None:
-        self._terms = [(term.distinct, [_SelectEvaluator(s) for s in term.selects]) for term in query.terms]
+        self._terms = [(term.distinct, [_Matched(s) for s in term.selects]) for term in query.terms]
 
-    def answer(self, data: Data) -> Counter[tuple[Value, ...]]:
+    def copy(self) -> Evaluation:
+        """The same state, to be fed on by itself."""
+        twin = copy(self)
+        twin._terms = [(distinct, [m.copy() for m in selects]) for distinct, selects in self._terms]
+        return twin
+
+    def feed(self, rows: Data) -> None:
+        """Take more rows, by stream name."""
+        for _, selects in self._terms:
+            for matched in selects:
+                matched.feed(rows)
+
+    def answer(self) -> Counter[tuple[Value, ...]]:
+        """The multiset of result rows on all rows fed so far."""
         total: Counter[tuple[Value, ...]] = Counter()
         for distinct, selects in self._terms:
             rows: Counter[tuple[Value, ...]] = Counter()
-            for select in selects:
-                rows.update(select.answer(data))
+            for matched in selects:
+                rows.update(matched.answer())
             total.update(dict.fromkeys(rows, 1) if distinct else rows)
         return total
 
 
-class _SelectEvaluator:
+class _Matched:
+    """The rows of each occurrence of a select, and of their matches what the answer is made from."""
+
     def __init__(self, select: Select) -> None:
         self._select = select
-        self._matcher = Matcher([o.alias for o in select.occurrences], select.where)
-        self._grouped = is_aggregate(select)
-        if not self._grouped:
-            self._columns = [expression(item.expression, self._matcher.slots) for item in select.items]
+        aliases = [o.alias for o in select.occurrences]
+        self._matchers = [Matcher(aliases, select.where, first) for first in range(len(aliases))]
+        self._rows: list[list[Row]] = [[] for _ in aliases]
+        self._aggregates = aggregates_of(select)
+        wanted = [item.expression for item in select.items]
+        if is_aggregate(select):
+            arguments = [a.argument if a.argument is not None else Literal(1, None) for a in self._aggregates]
+            wanted = [*(select.group_by or ()), *arguments]
+        self._wanted = [expression(e, self._matchers[0].slots) for e in wanted]
+        self._found: Counter[tuple[Value, ...]] = Counter()
 
-    def answer(self, data: Data) -> Counter[tuple[Value, ...]]:
-        matches = self._matcher.matches([data.get(o.table.name, ()) for o in self._select.occurrences])
-        if self._grouped:
-            return _grouped(self._select, self._matcher.slots, matches)
-        return Counter(tuple(column(match) for column in self._columns) for match in matches)
+    def copy(self) -> _Matched:
+        twin = copy(self)
+        twin._rows, twin._found = [list(rows) for rows in self._rows], Counter(self._found)
+        return twin
 
+    def feed(self, rows: Data) -> None:
+        """Add the matches that have a new row: the first such is of each occurrence in turn."""
+        old = [list(known) for known in self._rows]
+        new = [rows.get(o.table.name, ()) for o in self._select.occurrences]
+        for known, more in zip(self._rows, new, strict=True):
+            known.extend(more)
+        for first, matcher in enumerate(self._matchers):
+            if new[first]:
+                matches = matcher.matches([*old[:first], new[first], *self._rows[first + 1 :]])
+                self._found.update(tuple(value(match) for value in self._wanted) for match in matches)
 
-def _grouped(
-    select: Select, slots: Mapping[str, int], matches: Iterator[Match]
-) -> Counter[tuple[Value, ...]]:
-    keys = [expression(ref, slots) for ref in select.group_by or ()]
-    groups: dict[tuple[Value, ...], list[Match]] = {} if select.group_by is not None else {(): []}
-    for match in matches:
-        groups.setdefault(tuple(key(match) for key in keys), []).append(match)
-    aggregates = aggregates_of(select)
-    finish = result_row(select, aggregates)
-    out: Counter[tuple[Value, ...]] = Counter()
-    for group, members in groups.items():
-        values = [aggregate_value(a, members, slots) for a in aggregates]
-        row = finish(group, values)
-        if row is not None:
-            out[row] += 1
-    return out
+    def answer(self) -> Counter[tuple[Value, ...]]:
+        return self._grouped() if is_aggregate(self._select) else self._found
+
+    def _grouped(self) -> Counter[tuple[Value, ...]]:
+        keys = len(self._select.group_by or ())
+        groups: dict[tuple[Value, ...], list[Counter[Value]]] = {}
+        if self._select.group_by is None:
+            groups[()] = [Counter() for _ in self._aggregates]
+        for found, count in self._found.items():
+            group = groups.setdefault(found[:keys], [Counter() for _ in self._aggregates])
+            for values, value in zip(group, found[keys:], strict=True):
+                if value is not None:
+                    values[value] += count
+        finish = result_row(self._select, self._aggregates)
+        out: Counter[tuple[Value, ...]] = Counter()
+        for key, group in groups.items():
+            row = finish(key, [summarise(*pair) for pair in zip(self._aggregates, group, strict=True)])
+            if row is not None:
+                out[row] += 1
+        return out
 
 
 def result_row(
@@ -303,14 +353,6 @@ def substituted_condition(cond: Condition, by: Mapping[Expr, Ref]) -> Condition:
             return Or(tuple(substituted_condition(c, by) for c in operands))
         case Truth():
             return cond
-
-
-def aggregate_value(aggregate: Aggregate, members: Sequence[Match], slots: Mapping[str, int]) -> Value:
-    if aggregate.argument is None:
-        return len(members)
-    argument = expression(aggregate.argument, slots)
-    values = [v for v in map(argument, members) if v is not None]
-    return summarise(aggregate, Counter(values))
 
 
 def summarise(aggregate: Aggregate, values: Mapping[Value, int]) -> Value:

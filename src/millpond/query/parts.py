@@ -7,7 +7,7 @@ the select into parts; with duplicates the parts must be disjoint, also under NU
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -166,25 +166,6 @@ def refined(part: Part) -> list[Part]:
     return out
 
 
-def restricted(part: Part, aliases: Collection[str]) -> Part:
-    """The part of some occurrences, none of which a condition connects with any other."""
-    select = replace(part.select, occurrences=tuple(o for o in part.select.occurrences if o.alias in aliases))
-    elsewhere = {o.alias for o in part.select.occurrences} - set(aliases)
-
-    def here(condition: Condition) -> bool:
-        return not elsewhere & {r.occurrence for r in refs(condition)}
-
-    closed = close_part(
-        select,
-        part.points,
-        tuple(c for c in part.literals if here(c)),
-        tuple(c for c in part.choices if here(c.original)),
-        tuple(c for c in part.excluded if here(c)),
-    )
-    assert closed is not None, "a part that can be satisfied has pieces that can be"
-    return closed
-
-
 def _guard(choices: Sequence[Sequence[Branch]]) -> None:
     """Refuse more combinations of branches than MAX_PARTS."""
     if prod(len(branches) for branches in choices) > MAX_PARTS:
@@ -213,7 +194,7 @@ def _implies(
             continue
         if not isinstance(literal, Comparison) or not refs(literal) <= closure.index.keys():
             return False
-        differences, different = _comparison_facts(literal, points)
+        differences, different = comparison_facts(literal, points)
         for d in differences:
             bound = closure.bound(d.left, d.right)
             if bound is None or (bound[0], not bound[1]) > (d.bound, not d.strict):
@@ -307,7 +288,7 @@ def linear(expr: Expr, points: Points) -> tuple[Ref | None, Fraction]:
     raise ValueError(f"not a column plus a constant: {expr}")
 
 
-def _comparison_facts(literal: Comparison, points: Points) -> tuple[list[Difference], list[Disequality]]:
+def comparison_facts(literal: Comparison, points: Points) -> tuple[list[Difference], list[Disequality]]:
     (left, a), (right, b) = linear(literal.left, points), linear(literal.right, points)
     shift = b - a  # left - right OP shift
     if left is None:
@@ -378,7 +359,7 @@ def close_part(
     for conjunct in [*literals, *(f for f in facts if _usable(f, solid, known))]:
         if isinstance(conjunct, Comparison):
             if {r for r in refs(conjunct)} <= known:
-                differences, different = _comparison_facts(conjunct, points)
+                differences, different = comparison_facts(conjunct, points)
                 edges += [Edge(d, conjunct.text) for d in differences]
                 apart += different
         elif isinstance(conjunct, Or):
@@ -492,7 +473,7 @@ def _branch_facts(
         if isinstance(literal, Comparison):
             if not refs(literal) <= names:
                 return None  # it compares a column that is NULL here
-            more, different = _comparison_facts(literal, points)
+            more, different = comparison_facts(literal, points)
             differences += more
             apart += different
     return differences, apart

@@ -117,6 +117,12 @@ def test_witnesses_of_every_size_are_confirmed(code: str, sql: str) -> None:
     assert witness["compare"] == ("answer" if aggregate else "emitted")
 
 
+@pytest.mark.parametrize("sql", [sql for _, sql in QUERIES])
+@pytest.mark.parametrize("n", [9, 12])
+def test_witnesses_of_which_a_sample_is_confirmed(sql: str, n: int) -> None:
+    assert len(verdict_of(sql).witness(n)["universe"]) == n
+
+
 def test_every_reason_and_every_aggregate_is_among_them() -> None:
     assert {code for code, _ in QUERIES} == {
         PROJECTION, GROUP, HOLISTIC, EQUALITY, INEQUALITY, DISEQUALITY, CONFLICT

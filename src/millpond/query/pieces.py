@@ -1,0 +1,132 @@
+"""A part cut into pieces: by occurrences that nothing connects, or by the values of some columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from math import prod
+
+from millpond.query.domains import Family
+from millpond.query.evaluate import conjuncts, refs
+from millpond.query.model import Comparison, Condition, Literal, Op, Ref
+from millpond.query.parts import Part, close_part, comparison_facts, with_literal
+
+# Combinations of values into which a part is cut at most.
+MAX_VALUES = 64
+
+
+def unconnected(part: Part) -> list[Part]:
+    """The part by occurrences that conditions connect: its matches are all combinations of theirs.
+
+    Relations go with some stream, as only streams make matches come about.
+    """
+    left = [{alias} for alias in part.aliases]
+    for conjunct in conjuncts(part.condition):
+        mentioned = {ref.occurrence for ref in refs(conjunct)}
+        if _by_constants(part, conjunct):
+            continue
+        connected = [s for s in left if s & mentioned]
+        left = [s for s in left if not s & mentioned] + ([set().union(*connected)] if connected else [])
+    streams = {o.alias for o in part.select.occurrences if o.table.streaming}
+    alone = [s for s in left if not s & streams]
+    pieces = sorted((s for s in left if s & streams), key=len)
+    pieces[0] = pieces[0].union(*alone)
+    return [_restricted(part, members) for members in pieces]
+
+
+def by_values(part: Part, columns: Sequence[Ref]) -> list[Part]:
+    """The part once for every combination of values of those columns that are compared across occurrences.
+
+    Empty where there are no such columns, or too many values.
+    """
+    crossing = {r for c in part.literals if len({r.occurrence for r in refs(c)}) > 1 for r in refs(c)}
+    cut = [ref for ref in columns if ref in crossing and _pinned(part, ref) is None]
+    values = [_values(part, ref) for ref in cut]
+    if not cut or not 0 < prod(map(len, values)) <= MAX_VALUES:
+        return []
+    found: list[Part] = []
+    for combination in product(*values):
+        piece: Part | None = part
+        for ref, value in zip(cut, combination, strict=True):
+            piece = with_literal(piece, Comparison(ref, Op.EQ, value)) if piece is not None else None
+        found += [piece] if piece is not None else []
+    return found
+
+
+def _values(part: Part, ref: Ref) -> list[Literal]:
+    """Every value that a bounded column can have, but none where they are not known."""
+    type_ = part.select.type_of(ref)
+    r = part.closure.range(ref)
+    if r.low is None or r.high is None or not type_.step or (r.high - r.low) / type_.step >= MAX_VALUES:
+        return []
+    count = int((r.high - r.low) / type_.step) + 1
+    return [_literal(part, ref, r.low + i * type_.step) for i in range(count)]
+
+
+def _restricted(part: Part, aliases: Collection[str]) -> Part:
+    """The part of some occurrences; of conditions with others, what constants imply for their columns."""
+    select = replace(part.select, occurrences=tuple(o for o in part.select.occurrences if o.alias in aliases))
+    elsewhere = {o.alias for o in part.select.occurrences} - set(aliases)
+
+    def here(condition: Condition) -> bool:
+        return not elsewhere & {r.occurrence for r in refs(condition)}
+
+    crossing = [c for c in part.literals if not here(c)]
+    implied = [fact for c in crossing for fact in _implied(part, c) if here(fact)]
+    closed = close_part(
+        select,
+        part.points,
+        (*(c for c in part.literals if here(c)), *dict.fromkeys(implied)),
+        tuple(c for c in part.choices if here(c.original)),
+        tuple(c for c in part.excluded if here(c)),
+    )
+    assert closed is not None, "a part that can be satisfied has pieces that can be"
+    return closed
+
+
+def _by_constants(part: Part, condition: Condition) -> bool:
+    """What constants say of its columns, each by itself, already implies the condition."""
+    if not isinstance(condition, Comparison) or len({r.occurrence for r in refs(condition)}) < 2:
+        return False
+    if not all(_is_counted(part, ref) for ref in refs(condition)):
+        return False
+    differences, apart = comparison_facts(condition, part.points)
+    return all(part.closure.told_by_constants(d.left, d.right) for d in differences) and all(
+        _pinned(part, d.left) is not None or _pinned(part, d.right) is not None for d in apart
+    )
+
+
+def _implied(part: Part, condition: Condition) -> Iterator[Condition]:
+    """What a condition that constants imply says of each of its columns."""
+    assert isinstance(condition, Comparison)
+    for ref in refs(condition):
+        r = part.closure.range(ref)
+        if r.low is not None:
+            yield Comparison(ref, Op.GT if r.low_strict else Op.GE, _literal(part, ref, r.low))
+        if r.high is not None:
+            yield Comparison(ref, Op.LT if r.high_strict else Op.LE, _literal(part, ref, r.high))
+    for d in comparison_facts(condition, part.points)[1]:
+        left, right = _pinned(part, d.left), _pinned(part, d.right)
+        if left is not None and d.right is not None:
+            yield Comparison(d.right, Op.NE, _literal(part, d.right, left - d.value))
+        if right is not None:
+            yield Comparison(d.left, Op.NE, _literal(part, d.left, right + d.value))
+
+
+def _literal(part: Part, ref: Ref, point: Fraction) -> Literal:
+    type_ = part.select.type_of(ref)
+    return Literal(part.points.value(point, type_), type_)
+
+
+def _pinned(part: Part, ref: Ref | None) -> Fraction | None:
+    """The one value that a column can have."""
+    if ref is None or ref not in part.closure.index:
+        return None
+    r = part.closure.range(ref)
+    return r.low if r.low == r.high else None
+
+
+def _is_counted(part: Part, ref: Ref) -> bool:
+    return part.select.type_of(ref).family not in (Family.STRING, Family.TIME, Family.INTERVAL)
