@@ -182,6 +182,11 @@ GROUPED = [
         *STORY,
     ),
     scenario(
+        "AVG beside a join by values alone, and one in time",
+        "SELECT AVG(B) FROM S, T, U, V WHERE A < C AND I < L",
+        *STORY,
+    ),
+    scenario(
         "AVG joined through a constant",
         "SELECT C2, AVG(C) FROM S, T, U WHERE C2 = 1 AND A <> C2 AND B > A AND I <= J GROUP BY C2",
         *STORY,
