@@ -170,28 +170,29 @@ def value_pairs(clue: Clue) -> Iterator[tuple[dict[Ref, Fraction], dict[Ref, Fra
     if own is not None:
         others = [own + side * 9 * step for side in (-1, 1)]
         pairs += [pair for other in others for pair in ((own, other), (other, own))]
-    for u, p in pairs:
-        yield {argument: u}, {argument: p}
+    fitting = [(u, p, _fitting_both(clue, argument, (u, p))) for u, p in pairs]
+    one_group = [f for f in fitting if any(ref in f[2] for ref in clue.select.group_by or ())]
+    yield from (({**both, argument: u}, {**both, argument: p}) for u, p, both in one_group)
+    yield from (({argument: u}, {argument: p}) for u, p in pairs)
     yield {}, {}
-    for u, p in pairs:
-        fitting = _fitting_both(clue, argument, (u, p))
-        if fitting:
-            yield {**fitting, argument: u}, {**fitting, argument: p}
+    yield from (({**both, argument: u}, {**both, argument: p}) for u, p, both in fitting if both)
     # Where rows with different values must also differ in what they join with.
-    for ref, ends in _bounded_companions(clue, argument):
+    for ref, ends in _companions(clue, argument):
         for (u, p), (here, there) in product(pairs, (ends, ends[::-1])):
             yield {argument: u, ref: here}, {argument: p, ref: there}
 
 
 def _fitting_both(clue: Clue, argument: Ref, values: tuple[Fraction, Fraction]) -> Assignment:
-    """Columns of other streams that fit both values of the aggregated one, as far as they are tied to it."""
+    """Group columns and those of other streams that fit both values of the aggregated one, as far as tied."""
     closure = clue.ordering.closure
+    groups = clue.select.group_by or ()
     solutions = [closure.solve({argument: value}, clue.ordering.part.apart) for value in values]
     tracked = [ref for track in clue.violation.tracks for ref in track.columns]
     found: Assignment = {}
     for ref, i in closure.index.items():
         under, over = _tied(clue, i, [closure.index[argument]])
-        if ref.occurrence != argument.occurrence and ref not in tracked and under != over:
+        ours = ref.occurrence != argument.occurrence or (ref in groups and ref != argument)
+        if ours and ref not in tracked and under != over:
             ends = [solution[ref] for solution in solutions if solution is not None]
             found |= {ref: min(ends) if under else max(ends)} if ends else {}
     return found
@@ -204,9 +205,10 @@ def _tied(clue: Clue, column: int, others: Sequence[int]) -> tuple[bool, bool]:
     return bool(ties[column, others].any()), bool(ties[others, column].any())
 
 
-def _bounded_companions(clue: Clue, argument: Ref) -> list[tuple[Ref, tuple[Fraction, Fraction]]]:
-    """Bounded join columns beside the aggregated one, with the ends of their ranges."""
-    closure = clue.ordering.closure
+def _companions(clue: Clue, argument: Ref) -> list[tuple[Ref, tuple[Fraction, Fraction]]]:
+    """Join columns beside the aggregated one, with the ends of their ranges; in a relation, or a stream that
+    ends, with two values."""
+    closure, fixed = clue.ordering.closure, anchored(clue.ordering)
     joined = np.asarray((clue.ordering.joins | clue.ordering.joins.T).any(axis=0))
     out = []
     for i, node in enumerate(closure.nodes):
@@ -214,6 +216,8 @@ def _bounded_companions(clue: Clue, argument: Ref) -> list[tuple[Ref, tuple[Frac
         beside = node.ref.occurrence == argument.occurrence and node.ref != argument and joined[i]
         if beside and r.low is not None and r.high is not None and r.low < r.high:
             out.append((node.ref, (r.low, r.high)))
+        elif node.ref in fixed and node.ref.occurrence == argument.occurrence and node.ref != argument:
+            out.append((node.ref, (fixed[node.ref], fixed[node.ref] - 9 * (node.type.step or 1))))
     return out
 
 
@@ -358,7 +362,7 @@ def home_of(clue: Clue) -> str | None:
 def disequality(clue: Clue, n: int) -> Iterator[Sketch]:
     """x <> y counted: a probe with a fresh y counts all rows, one with y = x_k all but the k-th.
 
-    The other streams match all of them, but for those that come at the same moment as x.
+    The other streams match all of them, but for those that come at the same moment as x or y.
     """
     left, right = clue.violation.columns
     gap = next(d.value for d in clue.ordering.part.apart if (d.left, d.right) == (left, right))
@@ -366,7 +370,8 @@ def disequality(clue: Clue, n: int) -> Iterator[Sketch]:
         left, right, gap = right, left, -gap
     others = [a for a in clue.aliases if a != left.occurrence]
     layout = Layout(clue.ordering, clue.violation, n + 2)
-    moving = clue.ordering.time.group_of(left.occurrence)
+    time = clue.ordering.time
+    moving = (*time.group_of(left.occurrence), *time.group_of(right.occurrence))
     lasting = _serving_all(clue, layout, n + 2)
     for given, contrast in value_pairs(clue):
         rounds = rounds_of(clue, n + 2, given)
@@ -377,7 +382,7 @@ def disequality(clue: Clue, n: int) -> Iterator[Sketch]:
         fresh = layout.assignment(0, {**serving, **far}) or layout.assignment(0, far)
         if fresh is None:
             continue
-        rest = {r: v for r, v in fresh.items() if r.occurrence not in (*moving, right.occurrence)}
+        rest = {r: v for r, v in fresh.items() if r.occurrence not in moving}
         if contrast and not layout.assignment(0, {**rest, **contrast}):  # columns beside the aggregated one
             rest = {r: v for r, v in rest.items() if r.occurrence != home_of(clue)}
         universe = [layout.assignment(i, {**rest, **given, right: fresh[right]}) for i in range(1, n + 1)]

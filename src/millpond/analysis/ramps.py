@@ -82,9 +82,14 @@ def _weighed(clue: Clue, n: int) -> Iterator[Sketch]:
         if given is None:
             continue
         others = [a for a in clue.aliases if a not in (keeper, home)]
-        start = [replace(given, assignment=dict(given.assignment)) for _ in range(copies)]
-        for repeated in (*([a] for a in others), [keeper], [keeper, *others]):
+        start = _again([given], copies)
+        both = [keeper, *others]
+        for repeated in (*([a] for a in others), [keeper], both):
             yield _followed(sketch, start, [Placed(a, always) for a in repeated], _stages(n))
+        # These match the optional rows too, and must not drown what the probe itself tells.
+        strong = [(*p, *_again([row for row in p if row.occurrence != home], 2 * n)) for p in sketch.probes]
+        stage = [Placed(a, always) for a in both]
+        yield _followed(replace(sketch, probes=tuple(strong)), start, stage, _stages(n))
         yield _followed(sketch, start, [Placed(given.occurrence, always), given], _stages(n))
 
 
@@ -95,7 +100,11 @@ def _stages(n: int) -> int:
 
 def _followed(sketch: Sketch, start: Sequence[Placed], stage: Sequence[Placed], stages: int) -> Sketch:
     """The layout with some rows after each probe, and then others again and again."""
-    rows = list(start)
-    for placed in [placed for _ in range(stages) for placed in stage]:
-        rows.append(replace(placed, assignment=dict(placed.assignment)))
+    rows = [*start, *_again(stage, stages)]
     return replace(sketch, probes=tuple((*probe, *rows) for probe in sketch.probes), step_by_step=True)
+
+
+def _again(rows: Sequence[Placed], times: int) -> list[Placed]:
+    """The rows again and again, each at a moment of its own."""
+    every = [placed for _ in range(times) for placed in rows]
+    return [replace(placed, assignment=dict(placed.assignment)) for placed in every]

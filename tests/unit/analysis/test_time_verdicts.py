@@ -288,6 +288,17 @@ CERTIFICATES = [
         "SELECT 1 FROM S, T, U WHERE C <> A AND C < B AND J = K AND I >= J",
         NO,
     ),
+    Example(
+        "a counted <> with a column that another comes with",
+        "SELECT 1 FROM S, T, U, V WHERE A = E AND C <> E AND C2 > C AND J < I AND L > K AND I = L",
+        NO,
+    ),
+    Example(
+        "an equality beside many orders",
+        "SELECT DISTINCT 1 FROM S, T, U, V WHERE B >= C AND A = C2 AND E < B2 AND E2 <= B AND L < I "
+        "AND L = K AND J > L",
+        NO,
+    ),
     Example("MEDIAN of the last stream's column", "SELECT MEDIAN(B) FROM S, T WHERE I < J AND B < A", NO),
     Example(
         "MEDIAN of a column between those of earlier streams",
@@ -421,6 +432,12 @@ BESIDE = [
         NO,
     ),
     Example(
+        "AVG of a column below its group",
+        "SELECT B, AVG(B2) FROM S, T, U, P WHERE B2 <= B AND B < A AND B BETWEEN -1 AND 2 AND B2 >= -1 "
+        "AND P.G < C AND H = J AND I >= J AND J <= K GROUP BY B",
+        NO,
+    ),
+    Example(
         "AVG of a column that must not be 1",
         "SELECT A, AVG(C) FROM S, T, U WHERE B < C2 AND C <> A AND A = 1 AND I < J AND K >= J GROUP BY A",
         NO,
@@ -479,6 +496,12 @@ IN_STEPS = [
         "the column of a stream that ends",
         f"SELECT MEDIAN(A) FROM S, U, V WHERE E >= C AND A BETWEEN -1 AND 1 AND A < E AND I < L "
         f"AND I <= {NOON}",
+        NO,
+    ),
+    Example(
+        "the column of a stream that ends, told apart by another of its columns",
+        "SELECT MEDIAN(B) FROM S, T, U WHERE A < C AND B BETWEEN -1 AND 3 AND B2 > A AND I >= J AND I <= K "
+        f"AND J < {NOON}",
         NO,
     ),
 ]
