@@ -203,9 +203,15 @@ class _Schedule:
         """The row at its moment; where it may be earlier, some rows are, lest many share one."""
         clock = clocks_of(self.clue.ordering.part.select).get(placed.occurrence)
         moment = placed.assignment.get(clock) if clock else None
-        if moment is not None and clock is not None and self.clue.ordering.closure.range(clock).low is None:
+        if moment is not None and clock is not None and self._has_no_past(clock):
             moment -= number
         return replace(placed, moment=moment)
+
+    def _has_no_past(self, clock: Ref) -> bool:
+        """Nothing is known that such a row must come after."""
+        closure = self.clue.ordering.closure
+        i = closure.index[clock]
+        return closure.range(clock).low is None and int(closure.finite[:, i].sum()) <= 1
 
     @cached_property
     def levels(self) -> dict[Group, int]:
