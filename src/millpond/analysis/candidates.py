@@ -311,9 +311,10 @@ def counterweights(clue: Clue, keeper: str, n: int) -> Iterator[Sketch]:
         return
     others = [a for a in clue.aliases if a != keeper]
     tracked = [ref for track in clue.violation.tracks for ref in track.columns]
+    columns = dict.fromkeys((*tracked, *closure.index))
     for given, contrast in value_pairs(clue):
         mine = [ref for ref in given if ref.occurrence == home]
-        for column, told in product((ref for ref in tracked if ref.occurrence == keeper), mine):
+        for column, told in product((ref for ref in columns if ref.occurrence == keeper), mine):
             match = _tight_match(clue, column, told, given, contrast)
             if match is None:
                 continue
