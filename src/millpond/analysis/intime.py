@@ -8,14 +8,15 @@ than is needed).  Without, a stream's joins matter only towards those that need 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations, islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from millpond.analysis.ordering import Bools, Ordering
-from millpond.analysis.orders import Orders, TooManyOrders, derived_orders
+from millpond.analysis.orders import Orders, TooManyOrders, derived_orders, joined_columns
 from millpond.analysis.spj import (
     Track,
     Violation,
@@ -27,6 +28,8 @@ from millpond.query.model import Ref
 
 # Joins that ask for a small value of their own column, and those that ask for a large one.
 LOW, HIGH = 0, 1
+# Pairs of joins that are looked at by themselves.
+_MAX_PAIRS = 200
 
 
 def counted_in_time(
@@ -54,8 +57,29 @@ def looked_for_in_time(ordering: Ordering, projected: Iterable[Ref], code: str) 
 
 
 def conflict_in_time(ordering: Ordering) -> Violation | None:
-    """T1 and T2 on every derived query; the first conflict found."""
-    for orders in derived_orders(ordering):
+    """T1 and T2 on every derived query; the first conflict found.
+
+    Where there are too many, those of two joins at a time may show one; raises TooManyOrders if not.
+    """
+    try:
+        return _conflict_among(ordering, joined_columns(ordering))
+    except TooManyOrders:
+        for columns in _two_joins(ordering):
+            found = _conflict_among(ordering, columns)
+            if found is not None:
+                return found
+        raise
+
+
+def _two_joins(ordering: Ordering) -> Iterator[tuple[int, ...]]:
+    """The columns of any two joins across streams."""
+    joins = np.argwhere(ordering.joins & ordering.across)
+    for one, other in islice(combinations(joins.tolist(), 2), _MAX_PAIRS):
+        yield tuple(sorted({*one, *other}))
+
+
+def _conflict_among(ordering: Ordering, columns: tuple[int, ...]) -> Violation | None:
+    for orders in derived_orders(ordering, columns):
         streams = _Streams(ordering, orders)
         for stream in streams.numbers:
             found = streams.two_demands(stream) or streams.earlier_and_later(stream)

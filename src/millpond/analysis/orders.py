@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import islice, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from millpond.analysis.ordering import Bools, Ordering
 
 # More ways than this are not looked at.
-MAX_ORDERS = 60_000
+MAX_ORDERS = 1_000_000
+_MAX_CHOICES = 20_000  # of one stream
 _CHUNK = 4_096
 # A column that does not lie beyond the constants, and one of which nothing is said yet.
 _INSIDE, _OPEN = -1, -2
@@ -50,43 +51,72 @@ class Orders:
         return np.asarray(self.below & self.below.transpose(0, 2, 1))
 
 
-def derived_orders(ordering: Ordering) -> Iterator[Orders]:
-    """The derived queries, some at a time; raises TooManyOrders."""
-    columns = tuple(int(i) for i in np.flatnonzero((ordering.is_lower | ordering.is_upper).any(axis=0)))
+def joined_columns(ordering: Ordering) -> tuple[int, ...]:
+    """The columns that take part in joins beyond the constants."""
+    return tuple(int(i) for i in np.flatnonzero((ordering.is_lower | ordering.is_upper).any(axis=0)))
+
+
+def derived_orders(ordering: Ordering, columns: tuple[int, ...]) -> Iterator[Orders]:
+    """The derived queries in terms of some columns, a few at a time; raises TooManyOrders."""
     if not columns:
         return
     joins = (ordering.joins & ordering.across)[np.ix_(columns, columns)]
-    for below, region in _chunks(*_all_orders(ordering, columns)):
+    for below, region in _Search(ordering, columns).orders():
         together = (region[:, :, None] == region[:, None, :]) & (region >= 0)[:, :, None]
         strictly = (below & ~below.transpose(0, 2, 1)).astype(np.float32)
         between = (strictly @ strictly) > 0
         yield Orders(columns, below, region, np.asarray(below & together & joins & ~between))
 
 
-def _chunks(below: Bools, region: Regions) -> Iterator[tuple[Bools, Regions]]:
-    for start in range(0, len(below), _CHUNK):
-        yield below[start : start + _CHUNK], region[start : start + _CHUNK]
+class _Search:
+    """Stream by stream, every choice with every consistent one before, depth first and some at a time."""
 
+    def __init__(self, ordering: Ordering, columns: tuple[int, ...]) -> None:
+        self._base = ordering.closure.below[np.ix_(columns, columns)]
+        self._top = ordering.possible.shape[0] - 1
+        owners = ordering.owner[list(columns)]
+        streams = [np.flatnonzero(owners == owner) for owner in dict.fromkeys(owners.tolist())]
+        self._choices: list[tuple[Bools, Regions, Bools]] = []
+        for own in streams:
+            choices = list(islice(_choices(ordering, columns, own, self._base), _MAX_CHOICES))
+            if len(choices) == _MAX_CHOICES:
+                raise TooManyOrders
+            more, placed, denied = (np.stack(each) for each in zip(*choices, strict=True))
+            self._choices.append((more, placed, denied))
+        self._tried = 0
 
-def _all_orders(ordering: Ordering, columns: tuple[int, ...]) -> tuple[Bools, Regions]:
-    """Stream by stream, every choice with every consistent one before."""
-    base = ordering.closure.below[np.ix_(columns, columns)]
-    owners = ordering.owner[list(columns)]
-    below, never = base[None], np.zeros((1, *base.shape), dtype=bool)
-    region = np.full((1, len(columns)), _OPEN, np.int8)
-    for owner in dict.fromkeys(owners.tolist()):
-        choices = list(_choices(ordering, columns, np.flatnonzero(owners == owner), base))
-        if len(below) * len(choices) > MAX_ORDERS:
+    def orders(self) -> Iterator[tuple[Bools, Regions]]:
+        nothing = np.zeros((1, *self._base.shape), dtype=bool)
+        return self._from(0, self._base[None], nothing, np.full((1, len(self._base)), _OPEN, np.int8))
+
+    def _from(
+        self, depth: int, below: Bools, never: Bools, region: Regions
+    ) -> Iterator[tuple[Bools, Regions]]:
+        if depth == len(self._choices):
+            yield below, region
+            return
+        width = max(1, _CHUNK // len(self._choices[depth][0]))
+        for start in range(0, len(below), width):
+            some = slice(start, start + width)
+            found = self._extended(depth, below[some], never[some], region[some])
+            if len(found[0]):
+                yield from self._from(depth + 1, *found)
+
+    def _extended(
+        self, depth: int, below: Bools, never: Bools, region: Regions
+    ) -> tuple[Bools, Bools, Regions]:
+        more, placed, denied = self._choices[depth]
+        self._tried += len(below) * len(more)
+        if self._tried > MAX_ORDERS:
             raise TooManyOrders
-        more, placed, denied = (np.stack(each) for each in zip(*choices, strict=True))
-        below = (below[:, None] | more).reshape(-1, *base.shape)
-        never = (never[:, None] | denied).reshape(-1, *base.shape)
-        region = np.maximum(region[:, None], placed).reshape(-1, len(columns))
-        for k in range(len(columns)):
+        size = len(self._base)
+        below = (below[:, None] | more).reshape(-1, size, size)
+        never = (never[:, None] | denied).reshape(-1, size, size)
+        region = np.maximum(region[:, None], placed).reshape(-1, size)
+        for k in range(size):
             below = below | (below[:, :, k, None] & below[:, None, k, :])
-        right = ~(below & (never | _higher(region, ordering.possible.shape[0] - 1))).any(axis=(1, 2))
-        below, never, region = below[right], never[right], region[right]
-    return below, region
+        right = ~(below & (never | _higher(region, self._top))).any(axis=(1, 2))
+        return below[right], never[right], region[right]
 
 
 def _higher(region: Regions, top: int) -> Bools:
@@ -104,30 +134,41 @@ def _choices(
 ) -> Iterator[tuple[Bools, Regions, Bools]]:
     """A stream's columns in regions and in order: what is below what, the regions, what is not below what."""
     size = len(columns)
-    places = [_places(ordering, columns[i]) for i in own]
-    for regions in product(*places):
+    for regions in product(*(_places(ordering, columns[i]) for i in own)):
         region = np.full(size, _OPEN, np.int8)
         region[own] = regions
-        pairs = [
-            (i, j)
-            for i, j in combinations(own.tolist(), 2)
-            if region[i] == region[j] >= 0 and _comparable(ordering, columns[i], columns[j])
-        ]
-        for signs in product((-1, 0, 1), repeat=len(pairs)):
+        comparable: dict[tuple[int, int], list[int]] = {}
+        for i, place in zip(own.tolist(), regions, strict=True):
+            if place >= 0:
+                comparable.setdefault((place, int(ordering.closure.origin[columns[i]])), []).append(i)
+        for ranks in product(*(list(_rankings(tuple(each))) for each in comparable.values())):
             below, never = np.zeros((size, size), dtype=bool), np.zeros((size, size), dtype=bool)
-            for (i, j), sign in zip(pairs, signs, strict=True):
-                below[i, j], below[j, i] = sign <= 0, sign >= 0
-                never[i, j], never[j, i] = sign > 0, sign < 0
-            for k in own:
-                below |= below[:, k, None] & below[None, k, :]
-            if not (never & (base | below)).any():
+            for ranking in ranks:
+                for (i, a), (j, b) in product(ranking.items(), repeat=2):
+                    if i != j:
+                        below[i, j], never[i, j] = a <= b, a > b
+            if not (never & base).any():
                 yield below, region, never
+
+
+def _rankings(items: tuple[int, ...]) -> Iterator[dict[int, int]]:
+    """Every order of the items in which some may be alike, by rank.
+
+    >>> sum(1 for _ in _rankings((7, 8, 9)))
+    13
+    """
+    if not items:
+        yield {}
+        return
+    *others, last = items
+    for ranking in _rankings(tuple(others)):
+        top = max(ranking.values(), default=-1)
+        for rank in range(top + 1):
+            yield {**ranking, last: rank}
+        for rank in range(top + 2):
+            yield {**{i: r + (r >= rank) for i, r in ranking.items()}, last: rank}
 
 
 def _places(ordering: Ordering, column: int) -> list[int]:
     regions = [int(r) for r in np.flatnonzero(ordering.possible[:, column])]
     return [*regions, _INSIDE] if ordering.closure.stepped[column] else regions
-
-
-def _comparable(ordering: Ordering, i: int, j: int) -> bool:
-    return bool(ordering.closure.origin[i] == ordering.closure.origin[j])

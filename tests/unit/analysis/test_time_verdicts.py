@@ -299,6 +299,12 @@ CERTIFICATES = [
         "AND L = K AND J > L",
         NO,
     ),
+    Example(
+        "two joins among many",
+        "SELECT DISTINCT 1 FROM S, T, U, V WHERE C < E AND C2 < A AND E2 < C2 AND B <= A2 AND B2 <= C "
+        "AND A2 <= E AND I > J AND L <> I",
+        NO,
+    ),
     Example("MEDIAN of the last stream's column", "SELECT MEDIAN(B) FROM S, T WHERE I < J AND B < A", NO),
     Example(
         "MEDIAN of a column between those of earlier streams",
@@ -545,6 +551,18 @@ def test_a_median_that_moves_in_steps_is_looked_at_on_the_way(example: Example) 
 
 def test_a_median_that_one_row_moves_is_looked_at_once() -> None:
     assert judged(f"SELECT MEDIAN(C) {CHAIN}").witness(3)["compare"] == "answer"
+
+
+@pytest.mark.parametrize("time", ["S.I < T.I", "S.I <= T.I", "S.I = T.I AND S.I < U.I"])
+def test_two_of_many_joins_conflict(time: str) -> None:
+    """Six columns can be ordered in more ways than are looked at; two of their joins show enough."""
+    streams = "".join(
+        f"CREATE STREAMING TABLE {name} (A INT, B INT, C INT, D INT, E INT, F INT, I TIMESTAMP); "
+        for name in "STU"
+    )
+    joins = " AND ".join(f"S.{c} < {'U' if 'U' in time else 'T'}.{c}" for c in "ABCDEF")
+    verdict = check(f"{streams} SELECT DISTINCT 1 FROM S, T, U WHERE {joins} AND {time}")
+    assert isinstance(verdict, Verdict) and verdict.outcome == NO
 
 
 # --- in words ----------------------------------------------------------------------------------------
