@@ -26,7 +26,7 @@ from millpond.query.points import Points
 _FIRST_INSTANT = datetime(2000, 1, 1)
 # Candidates of each kind looked at for one violation; those that prove anything are mostly among the first.
 MAX_CANDIDATES = 400
-_MAX_RAMPS = 600
+_MAX_RAMPS = 250
 
 # On which side of all other values a column (of a table) that is left open lies; 0 is at 0.
 Fill = Callable[[tuple[str, str]], int]

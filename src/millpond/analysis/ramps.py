@@ -50,9 +50,11 @@ def _outweighed(clue: Clue, n: int) -> Iterator[Sketch]:
             keeper, home = sketch.universe[0].occurrence, home_of(clue)
             others = [a for a in clue.aliases if a != keeper]
             repeats = [*([a] for a in others), [keeper], *([others] if len(others) > 1 else [])]
-            for copies, reference, repeated in product(_HEAVY, (against[0], against[n + 1]), repeats):
+            fresh = [others, []] if len(others) > 1 else [others]  # or those of the probe serve these too
+            ends = (against[0], against[n + 1])
+            for new, copies, reference, repeated in product(fresh, _HEAVY, ends, repeats):
                 first = [Placed(a, dict(reference)) for a in [home] * (copies - 1) if a is not None]
-                start = [*first, *(Placed(a, reference) for a in (keeper, *others))]
+                start = [*first, *(Placed(a, reference) for a in (keeper, *new))]
                 yield _followed(sketch, start, [Placed(a, reference) for a in repeated], _stages(n))
 
 
@@ -60,7 +62,8 @@ def _counting(clue: Clue, n: int, given: Assignment) -> Iterator[Sketch]:
     """Probes that match more with every optional row that is there."""
     rounds = rounds_of(clue, n + 2, given)
     if clue.violation.code == "counted-disequality-join":
-        yield from (sketch for sketch in disequality(clue, n) if not sketch.setup)
+        found = (sketch for sketch in disequality(clue, n) if not sketch.setup)
+        yield from (s for s in found if given.items() <= s.universe[0].assignment.items())
     elif rounds is not None:
         for keeper in keepers_of(clue):
             others = [a for a in clue.aliases if a != keeper]
