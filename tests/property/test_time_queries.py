@@ -31,6 +31,14 @@ def test_random_queries(first: int) -> None:
     assert [f.seed for f in findings if f.outcome == UNDETERMINED] == []
 
 
+@pytest.mark.parametrize("aggregate", ["AVG", "MEDIAN"])
+def test_random_ratios(aggregate: str) -> None:
+    """What the streams beside the aggregated one weigh decides, and is the hardest to show."""
+    findings = [examine(seed, aggregate=aggregate) for seed in range(490, 490 + 2 * SHARE)]
+    assert [problem for finding in findings for problem in finding.problems] == []
+    assert [f.seed for f in findings if f.outcome == UNDETERMINED] == []
+
+
 def test_random_queries_with_streams_joined_with_themselves() -> None:
     findings = [examine(seed, self_join=1.0) for seed in range(SHARE)]
     assert [problem for finding in findings for problem in finding.problems] == []
