@@ -131,7 +131,8 @@ def confirm_witness(
     for subset in subsets:
         before, seen[subset] = next(found), []
         for probe_stages in stages:
-            latest, yielded = before if compare == "emitted" else Counter(), Counter()
+            latest = before if compare == "emitted" else Counter()
+            yielded: Answer = Counter()
             for number, _ in enumerate(probe_stages):
                 answer = next(found)
                 yielded.update({(number, row): count for row, count in (answer - latest).items()})

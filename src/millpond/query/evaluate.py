@@ -38,11 +38,11 @@ from millpond.query.model import (
 )
 
 Row = Mapping[str, Any]
-Match = Sequence[Row]
+Match = tuple[Row, ...]
 Data = Mapping[str, Sequence[Row]]
 Value = Any
-Valuer = Callable[[Match], Value]
-Truther = Callable[[Match], bool | None]
+Valuer = Callable[[Sequence[Row]], Value]
+Truther = Callable[[Sequence[Row]], bool | None]
 
 _COMPARE: dict[Op, Callable[[Any, Any], bool]] = {
     Op.LT: operator.lt,
@@ -109,7 +109,7 @@ def condition(cond: Condition, slots: Mapping[str, int]) -> Truther:
         case Comparison(left=left, operator=op, right=right):
             a, b, compare = expression(left, slots), expression(right, slots), _COMPARE[op]
 
-            def compared(rows: Match) -> bool | None:
+            def compared(rows: Sequence[Row]) -> bool | None:
                 x, y = a(rows), b(rows)
                 return None if x is None or y is None else compare(x, y)
 
@@ -130,7 +130,7 @@ def condition(cond: Condition, slots: Mapping[str, int]) -> Truther:
 
 
 def _connective(parts: list[Truther], decisive: bool) -> Truther:
-    def connected(rows: Match) -> bool | None:
+    def connected(rows: Sequence[Row]) -> bool | None:
         unknown = False
         for part in parts:
             truth = part(rows)

@@ -123,7 +123,7 @@ class TimedKeeper(Shard):
         self.keep(_ROOM, waiting)
         entries = sum(table.num_rows for table in kept.values())
         yield one_row(STATE, _entries=entries, _bytes=size + len(waiting))
-        yield one_row(WAIT, _entries=passage.room.rows, _bytes=0)
+        yield one_row(WAIT, _entries=passage.room.rows(program), _bytes=0)
 
     def _passed(self, room: Room, payloads: Sequence[bytes]) -> Passage:
         rows: dict[str, list[pa.Table]] = {}

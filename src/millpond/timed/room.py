@@ -34,9 +34,13 @@ class Room:
     progress: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     final: int = _BEGINNING
 
-    @property
-    def rows(self) -> int:
-        return sum(table.num_rows for table in self.waiting.values())
+    def rows(self, program: TimedProgram) -> int:
+        """How many rows wait; a stream that is taken in several ways has them once in each."""
+        counts: dict[str, int] = {}
+        for feed in program.feeds:
+            if feed.name in self.waiting:
+                counts[feed.stream] = max(counts.get(feed.stream, 0), self.waiting[feed.name].num_rows)
+        return sum(counts.values())
 
 
 @dataclass(frozen=True)
