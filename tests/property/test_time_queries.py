@@ -12,8 +12,13 @@ from typing import Any
 import pytest
 
 from millpond.analysis.check import decide
+from millpond.analysis.intime import conflict_among, is_free_of_conflict
+from millpond.analysis.ordering import Ordering
+from millpond.analysis.orders import joined_columns
+from millpond.analysis.timing import is_timed
 from millpond.analysis.verdict import UNDETERMINED
 from millpond.query.parse import parse
+from millpond.query.parts import parts_of
 from tests.support.oracle import normalise
 from tests.support.time_campaign import examine, whole_moments
 from tests.support.time_generate import TimeCase, TimeRow, random_time_case, random_time_rows
@@ -42,6 +47,18 @@ def test_random_ratios(aggregate: str) -> None:
 def test_random_queries_with_streams_joined_with_themselves() -> None:
     findings = [examine(seed, self_join=1.0) for seed in range(SHARE)]
     assert [problem for finding in findings for problem in finding.problems] == []
+
+
+def test_what_all_joins_rule_out_no_order_of_columns_brings_back() -> None:
+    seen: Counter[tuple[bool, bool]] = Counter()
+    for seed in range(400):
+        case = random_time_case(random.Random(seed), self_join=0.0, aggregate=0.0, distinct=1.0)
+        for part in parts_of(parse(case.sql)[0].selects[0], disjoint=False):
+            if is_timed(part):
+                ordering = Ordering(part)
+                conflict = conflict_among(ordering, joined_columns(ordering)) is not None
+                seen[is_free_of_conflict(ordering), conflict] += 1
+    assert seen[True, True] == 0 and seen[True, False] and seen[False, True], seen
 
 
 @pytest.mark.parametrize("first", range(0, CUT_SEEDS, CUT_SHARE))

@@ -59,16 +59,29 @@ def looked_for_in_time(ordering: Ordering, projected: Iterable[Ref], code: str) 
 def conflict_in_time(ordering: Ordering) -> Violation | None:
     """T1 and T2 on every derived query; the first conflict found.
 
-    Where there are too many, those of two joins at a time may show one; raises TooManyOrders if not.
+    Where there are too many, all joins at once may rule one out, and two at a time may show one; raises
+    TooManyOrders if neither does.
     """
     try:
-        return _conflict_among(ordering, joined_columns(ordering))
+        return conflict_among(ordering, joined_columns(ordering))
     except TooManyOrders:
+        if is_free_of_conflict(ordering):
+            return None
         for columns in _two_joins(ordering):
-            found = _conflict_among(ordering, columns)
+            found = conflict_among(ordering, columns)
             if found is not None:
                 return found
         raise
+
+
+def is_free_of_conflict(ordering: Ordering) -> bool:
+    """T1 and T2 hold even if no join were redundant, and no two columns alike but those that always are."""
+    columns = joined_columns(ordering)
+    among = np.ix_(columns, columns)
+    joins = (ordering.joins & ordering.across)[among]
+    below, nowhere = ordering.closure.below[among], np.zeros((1, len(columns)), np.int8)
+    streams = _Streams(ordering, Orders(columns, below[None], nowhere, joins[None]))
+    return not any(streams.may_conflict(stream) for stream in streams.numbers)
 
 
 def _two_joins(ordering: Ordering) -> Iterator[tuple[int, ...]]:
@@ -78,7 +91,8 @@ def _two_joins(ordering: Ordering) -> Iterator[tuple[int, ...]]:
         yield tuple(sorted({*one, *other}))
 
 
-def _conflict_among(ordering: Ordering, columns: tuple[int, ...]) -> Violation | None:
+def conflict_among(ordering: Ordering, columns: tuple[int, ...]) -> Violation | None:
+    """The first conflict in the derived queries in terms of some columns; raises TooManyOrders."""
     for orders in derived_orders(ordering, columns):
         streams = _Streams(ordering, orders)
         for stream in streams.numbers:
@@ -109,6 +123,17 @@ class _Streams:
         own = self.owner == stream
         mask = own[:, None] & outside[None, :]
         return self.orders.essential & mask, self.orders.essential.transpose(0, 2, 1) & mask
+
+    def may_conflict(self, stream: int) -> bool:
+        """Whether it asks streams outside for two things, or for one, and so does a stream before it."""
+        time, outside = self.ordering.time, self._outside(stream)
+        low, high = (np.asarray(demand.any(axis=(0, 2))) for demand in self._demands(stream, outside))
+        used = np.flatnonzero(low | high)
+        if (low.any() and high.any()) or not self.alike[0][np.ix_(used, used)].all():
+            return True
+        before = [time.groups.index(group) for group in time.down(time.groups[stream])]
+        asking = (d.any() for e in before if e != stream for d in self._demands(e, outside))
+        return bool(len(used)) and any(asking)
 
     def two_demands(self, stream: int) -> Violation | None:
         """T1: its joins to streams outside use one class of columns in one direction."""

@@ -553,15 +553,25 @@ def test_a_median_that_one_row_moves_is_looked_at_once() -> None:
     assert judged(f"SELECT MEDIAN(C) {CHAIN}").witness(3)["compare"] == "answer"
 
 
+SIX_COLUMNS = "".join(
+    f"CREATE STREAMING TABLE {name} (A INT, B INT, C INT, D INT, E INT, F INT, I TIMESTAMP); "
+    for name in "STU"
+)
+
+
+@pytest.mark.parametrize("joined", ["S.A < T.{}", "T.{} < S.A"])
+def test_one_column_below_or_above_many(joined: str) -> None:
+    """Six columns can be ordered in more ways than are looked at, but none of them brings a conflict."""
+    joins = " AND ".join(joined.format(c) for c in "ABCDEF")
+    verdict = check(f"{SIX_COLUMNS} SELECT DISTINCT 1 FROM S, T WHERE {joins} AND S.I < T.I")
+    assert isinstance(verdict, Verdict) and verdict.outcome == YES
+
+
 @pytest.mark.parametrize("time", ["S.I < T.I", "S.I <= T.I", "S.I = T.I AND S.I < U.I"])
 def test_two_of_many_joins_conflict(time: str) -> None:
     """Six columns can be ordered in more ways than are looked at; two of their joins show enough."""
-    streams = "".join(
-        f"CREATE STREAMING TABLE {name} (A INT, B INT, C INT, D INT, E INT, F INT, I TIMESTAMP); "
-        for name in "STU"
-    )
     joins = " AND ".join(f"S.{c} < {'U' if 'U' in time else 'T'}.{c}" for c in "ABCDEF")
-    verdict = check(f"{streams} SELECT DISTINCT 1 FROM S, T, U WHERE {joins} AND {time}")
+    verdict = check(f"{SIX_COLUMNS} SELECT DISTINCT 1 FROM S, T, U WHERE {joins} AND {time}")
     assert isinstance(verdict, Verdict) and verdict.outcome == NO
 
 
