@@ -38,9 +38,7 @@ def witness_of(query: Query, clue: Clue, n: int) -> Witness:
         raise WitnessSizeError("a witness needs at least one row", remedy="ask for n = 1 or more")
     found = find_witness(query, clue, n)
     if found is None:
-        raise WitnessSizeError(
-            f"no witness of {n} rows fits the columns' types", remedy="ask for a smaller n"
-        )
+        raise WitnessSizeError(f"no witness of {n} rows was found", remedy="ask for another number of rows")
     return found
 
 
