@@ -204,6 +204,12 @@ GROUPED = [
         *STORY,
     ),
     scenario(
+        "AVG joined through one of some groups",
+        "SELECT B, AVG(E) FROM S, T, U, V WHERE B IN (1, 3) AND C <= B AND C < E2 AND K = L AND B2 < A "
+        "AND I <= J GROUP BY B",
+        *STORY,
+    ),
+    scenario(
         "AVG and MEDIAN joined through two groups",
         "SELECT B, A2, AVG(C), MEDIAN(C2) FROM S, T, U WHERE B BETWEEN 1 AND 3 AND A2 BETWEEN 0 AND 2 "
         "AND C <= B AND C2 <> A2 AND C2 BETWEEN 0 AND 3 AND B2 < A AND I <= J GROUP BY B, A2",

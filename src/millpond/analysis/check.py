@@ -104,21 +104,21 @@ def analyse(query: Query) -> tuple[list[SelectNeeds], list[tuple[Select, Failure
 def _analyse_select(
     select: Select, distinct: bool
 ) -> tuple[list[tuple[Part, tuple[Need, ...]]], list[Failure]]:
-    """Part by part; one that fails is split by its disjunctive filters and tried again."""
+    """Part by part; one that fails is cut by its groups, or by its disjunctive filters, and tried again."""
     parts = parts_of(select, disjoint=is_aggregate(select) or not distinct)
     found: list[tuple[Part, tuple[Need, ...]]] = []
     failures: list[Failure] = []
     for part in parts:
         needs, failed = needs_of(select, part, distinct, only_part=len(parts) == 1)
-        if failed and part.choices:
+        if failed and len(parts) == 1 and is_timed(part) and (pieces := _by_groups(select, part)):
+            found += pieces
+        elif failed and part.choices:
             finer = refined(part)
             alone = len(parts) == 1 and len(finer) == 1
             tried = [(piece, *needs_of(select, piece, distinct, alone)) for piece in finer]
             found += [(piece, tuple(n)) for piece, n, _ in tried]
             still = [f for _, _, fs in tried for f in fs]
             failures += [*still, *failed] if still else []  # a proof may need values of several pieces
-        elif failed and len(parts) == 1 and is_timed(part) and (pieces := _by_groups(select, part)):
-            found += pieces
         else:
             found.append((part, tuple(needs)))
             failures += failed
