@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,11 +29,11 @@ def is_enriched(query: Query) -> bool:
 def build_enriched(spark: SparkSession, query: Query, sources: Mapping[str, Source]) -> Built:
     """The query over its sources; relations are read once."""
     schema = result_schema(spark, query)
-    opened = Sources({name: source for name, source in sources.items() if query.tables[name].streaming})
-    relations = {
-        name: source.good.persist() for name, source in sources.items() if not query.tables[name].streaming
-    }
-    frames = [frame for select in query.selects for frame in _joined(select, schema, opened, relations)]
+    opened = Opened(query, sources, schema)
+    frames: list[DataFrame] = []
+    for select in query.selects:
+        rows, rejected = opened.crossed(select.occurrences)
+        frames += [_answered(select, rows, schema), *rejected]
     return Built(reduce(DataFrame.unionAll, frames), tuple(schema.names), stateful=False, partitions=1)
 
 
@@ -43,28 +43,38 @@ def unreadable_rows(source: Source) -> list[tuple[str, str]]:
     return [(str(row[0]), str(row[1])) for row in bad]
 
 
-def _joined(
-    select: Select, schema: StructType, sources: Sources, relations: Mapping[str, DataFrame]
-) -> list[DataFrame]:
-    """The select's rows and, where they go this way, the rejected ones of its stream."""
-    frames = []
-    rejected: list[DataFrame] = []
-    for o in select.occurrences:
-        if not o.table.streaming:
-            frames.append(prefixed(relations[o.table.name], o))
-            continue
-        source, owed = sources.take(o.table.name)
-        frames.insert(0, prefixed(source.good, o))
-        if owed:
-            rejected.append(rejected_rows(source, o.table.name, schema))
+class Opened:
+    """The sources of a query whose selects read one stream each; relations are read once."""
+
+    def __init__(self, query: Query, sources: Mapping[str, Source], schema: StructType) -> None:
+        streaming = {name for name in sources if query.tables[name].streaming}
+        self._streams = Sources({name: sources[name] for name in streaming})
+        self._relations = {name: s.good.persist() for name, s in sources.items() if name not in streaming}
+        self._schema = schema
+
+    def crossed(self, occurrences: Iterable[Occurrence]) -> tuple[DataFrame, list[DataFrame]]:
+        """All combinations of their rows and, where they go this way, the rejected rows of the stream."""
+        frames: list[DataFrame] = []
+        rejected: list[DataFrame] = []
+        for o in occurrences:
+            if not o.table.streaming:
+                frames.append(prefixed(self._relations[o.table.name], o))
+                continue
+            source, owed = self._streams.take(o.table.name)
+            frames.insert(0, prefixed(source.good, o))
+            rejected += [_rejected_rows(source, o.table.name, self._schema)] if owed else []
+        return reduce(DataFrame.crossJoin, frames), rejected
+
+
+def _answered(select: Select, rows: DataFrame, schema: StructType) -> DataFrame:
+    """The select's results."""
     where = condition_sql(select.where, _name, Dialect.SPARK)
     items = [
         F.expr(expression_sql(item.expression, _name, Dialect.SPARK)).cast(field.dataType).alias(field.name)
         for item, field in zip(select.items, schema.fields, strict=True)
     ]
-    joined = reduce(DataFrame.crossJoin, frames).where(F.expr(where))
     kind = F.lit(ROW).cast("tinyint").alias(KIND)
-    return [joined.select(*items, kind, F.expr(NO_NOTE).alias(NOTE)), *rejected]
+    return rows.where(F.expr(where)).select(*items, kind, F.expr(NO_NOTE).alias(NOTE))
 
 
 def prefixed(frame: DataFrame, occurrence: Occurrence, *more: Column) -> DataFrame:
@@ -78,7 +88,7 @@ def _name(ref: Ref) -> str:
     return Dialect.SPARK.name_of(str(ref))
 
 
-def rejected_rows(source: Source, stream: str, schema: StructType) -> DataFrame:
+def _rejected_rows(source: Source, stream: str, schema: StructType) -> DataFrame:
     """The rejected rows of a stream, in the form of the results."""
     nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
     kind = F.lit(REJECTED).cast("tinyint").alias(KIND)

@@ -16,10 +16,10 @@ from millpond.lookups.join import Joined, Keyed, plan_joins
 from millpond.lookups.operator import COUNTED, MEASURED, Lookup, Step, output_schema
 from millpond.lookups.relation import looked_up, relation_of
 from millpond.query.model import Query, Ref, Select
-from millpond.spark.enriched import prefixed, rejected_rows
+from millpond.spark.enriched import Opened
 from millpond.spark.kinds import KIND, MEASURE, NOTE, ROW
 from millpond.spark.source import Source, spark_type
-from millpond.spark.stream import NO_NOTE, Built, Sources, result_schema
+from millpond.spark.stream import NO_NOTE, Built, result_schema
 from millpond.synopsis.sqltext import Dialect, all_of, condition_sql, expression_sql
 
 _MEASURE_NOTE = (
@@ -44,23 +44,12 @@ def build_lookup(
 ) -> Built:
     """The query over its sources, the relations ``located`` being looked up and others read once."""
     schema = result_schema(spark, query)
-    opened = Sources({name: source for name, source in sources.items() if query.tables[name].streaming})
-    relations = {
-        name: source.good.persist() for name, source in sources.items() if not query.tables[name].streaming
-    }
+    opened = Opened(query, sources, schema)
     frames: list[DataFrame] = []
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     for select, joined in zip(query.selects, plan_joins(query), strict=True):
-        base: list[DataFrame] = []
-        for occurrence in joined.base:
-            if not occurrence.table.streaming:
-                base.append(prefixed(relations[occurrence.table.name], occurrence))
-                continue
-            source, owed = opened.take(occurrence.table.name)
-            base.insert(0, prefixed(source.good, occurrence))
-            if owed:
-                frames.append(rejected_rows(source, occurrence.table.name, schema))
-        frames.append(_looked_up(select, joined, reduce(DataFrame.crossJoin, base), schema, located, zone))
+        rows, rejected = opened.crossed(joined.base)
+        frames += [*rejected, _looked_up(select, joined, rows, schema, located, zone)]
     return Built(reduce(DataFrame.unionAll, frames), tuple(schema.names), stateful=False, partitions=1)
 
 
