@@ -1,0 +1,55 @@
+"""One value between two ends."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+# An end of a range and whether it is excluded; None where there is no end.
+End = tuple[Fraction, bool] | None
+
+
+def pick(low: End, high: End, step: Fraction, taken: set[Fraction], room: int) -> Fraction | None:
+    """A value between two ends, near to the lower one, that is not taken.
+
+    Where there is only one end, ``room`` steps are left to it: columns in between may have to differ.
+    """
+    if step:
+        return _pick_stepped(low, high, step, taken, room)
+    return _pick_dense(low, high, taken)
+
+
+def _pick_stepped(low: End, high: End, step: Fraction, taken: set[Fraction], room: int) -> Fraction | None:
+    if low is not None:
+        start, way = -(-low[0] // step) * step, step
+        if low[1] and start == low[0]:
+            start += step
+        start += room * step if high is None else 0
+    elif high is not None:
+        start, way = (high[0] // step) * step, -step
+        if high[1] and start == high[0]:
+            start -= step
+        start -= room * step
+    else:
+        start, way = Fraction(0), step
+    for _ in range(len(taken) + 1):
+        if high is not None and (start > high[0] or (start == high[0] and high[1])):
+            return None
+        if start not in taken:
+            return start
+        start += way
+    return None
+
+
+def _pick_dense(low: End, high: End, taken: set[Fraction]) -> Fraction | None:
+    if low is not None and high is not None and low[0] == high[0]:
+        return low[0] if not (low[1] or high[1] or low[0] in taken) else None
+    if low is not None and high is not None:
+        width = high[0] - low[0]
+        choices = [low[0] + width * Fraction(k, len(taken) + 2) for k in range(1, len(taken) + 2)]
+    elif low is not None:
+        choices = [low[0] + k for k in range(1, len(taken) + 2)]
+    elif high is not None:
+        choices = [high[0] - k for k in range(1, len(taken) + 2)]
+    else:
+        choices = [Fraction(k) for k in range(len(taken) + 1)]
+    return next((c for c in choices if c not in taken), None)
