@@ -152,9 +152,9 @@ def _unbounded_or_undetermined(query: Query, failures: list[tuple[Select, Failur
             return Verdict(UNBOUNDED, tuple(reasons), State(None, None), query, clue=clue)
     reasons = []
     for select, failure in failures:
-        cause = violation_reason(select, failure)
         code = "unconfirmed" if failure.complete else "too-many-orders"
-        reasons.append(undetermined_reason(code, cause.message, cause))
+        cause = violation_reason(select, failure) if failure.violation.columns else None
+        reasons.append(undetermined_reason(code, cause=cause))
     return _undetermined(query, essential(reasons))
 
 

@@ -24,11 +24,8 @@ _UNDETERMINED = {
         "fewer ORs between columns of different streams make it decidable"
     ),
     "no-synopsis": "nothing speaks against a bound, but no way is known to keep its state in a fixed size",
-    "unconfirmed": "memory may have to grow, though no input that proves it was found; what speaks for it",
-    "too-many-orders": (
-        "the columns of a stream joined with itself can be ordered in too many ways to look at one by "
-        "one; what speaks for growth"
-    ),
+    "unconfirmed": "memory may have to grow, though no input that proves it was found",
+    "too-many-orders": "its columns can be ordered in too many ways to look at them one by one",
     "window": (
         "it compares moments at a distance in time, and how many rows come within that is not known "
         "beforehand; with a budget (--memory) it runs, and forgets what has left the window first"
@@ -55,8 +52,10 @@ _IMPLIED_BY_EQUALITY = ("counted-inequality-join", "counted-disequality-join", "
 
 def undetermined_reason(code: str, detail: str | None = None, cause: Reason | None = None) -> Reason:
     """Why there is no verdict; ``cause`` is the condition that failed, if one did."""
-    message = _UNDETERMINED[code] + (f": {detail}" if detail else "")
-    return Reason(code, cause.columns if cause else (), cause.predicate if cause else None, message)
+    if cause is not None:
+        message = f"{_UNDETERMINED[code]}; what speaks for growth: {cause.message}"
+        return Reason(code, cause.columns, cause.predicate, message)
+    return Reason(code, (), None, _UNDETERMINED[code] + (f": {detail}" if detail else ""))
 
 
 def violation_reason(select: Select, failure: Failure) -> Reason:

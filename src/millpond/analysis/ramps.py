@@ -33,7 +33,10 @@ _LIGHT = (6, 2)
 def ramps(clue: Clue, n: int) -> Iterator[Sketch]:
     """Layouts worth trying; none unless the aggregate is the MEDIAN of a bounded column."""
     argument = clue.aggregate.argument if clue.aggregate else None
-    if clue.aggregate is None or clue.aggregate.function != "MEDIAN" or not isinstance(argument, Ref):
+    closure = clue.ordering.closure
+    if clue.aggregate is None or clue.aggregate.function != "MEDIAN":
+        return
+    if not isinstance(argument, Ref) or argument not in closure.index or not closure.is_bounded(argument):
         return
     kinds = [kind for moved in along_each_track(clue) for kind in (_outweighed(moved, n), _weighed(moved, n))]
     for turn in zip_longest(*kinds):

@@ -575,6 +575,16 @@ def test_two_of_many_joins_conflict(time: str) -> None:
     assert isinstance(verdict, Verdict) and verdict.outcome == NO
 
 
+def test_too_many_orders_in_words() -> None:
+    joins = " AND ".join(f"S.A < T.{c}" for c in "ABCDEF")
+    verdict = check(f"{SIX_COLUMNS} SELECT DISTINCT 1 FROM S, T WHERE {joins} AND S.I > T.I")
+    assert isinstance(verdict, Verdict) and verdict.outcome == OPEN
+    assert verdict.explain().splitlines() == [
+        "undetermined: neither a bound nor a proof of growth was found",
+        "  its columns can be ordered in too many ways to look at them one by one.",
+    ]
+
+
 # --- in words ----------------------------------------------------------------------------------------
 
 
