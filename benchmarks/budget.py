@@ -13,16 +13,16 @@ from time import process_time
 
 import numpy as np
 
-from millpond.budget import cache_loop, join_loop
-from millpond.budget.cache_loop import run_cache
-from millpond.budget.flow import FlowExpect
-from millpond.budget.join_loop import run_join
-from millpond.budget.rehearse import heeb_way
-from millpond.budget.shadow import rehearse_cache, reuse_cache
-from millpond.budget.store import JoinStore
 from millpond.lab.workloads import floor, tower
-from millpond.stochastic.arrays import integers
-from millpond.stochastic.scores import heeb_table
+from millpond.models.arrays import integers
+from millpond.models.scores import heeb_table
+from millpond.policies.flow import FlowExpect
+from millpond.policies.kernels import cache_loop, join_loop
+from millpond.policies.kernels.cache_loop import run_cache
+from millpond.policies.kernels.join_loop import run_join
+from millpond.policies.kernels.shadow import rehearse_cache, reuse_cache
+from millpond.policies.rehearse import heeb_way
+from millpond.policies.store import JoinStore
 
 STEPS = 200_000
 REFERENCES = 1_000_000

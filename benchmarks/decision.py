@@ -15,9 +15,9 @@ from collections.abc import Callable
 from statistics import median
 from time import perf_counter
 
-from millpond.analysis.check import analyse, decide
+from millpond.analysis.decide import analyse, decide
+from millpond.frontend.parse import parse
 from millpond.query.model import Query
-from millpond.query.parse import parse
 
 SIZES = [(2, 5, 10), (5, 10, 25), (10, 10, 50), (20, 10, 100), (40, 10, 200), (80, 10, 400)]
 QUERIES = 12

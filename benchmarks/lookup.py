@@ -26,8 +26,8 @@ from pyspark.sql import DataFrame, SparkSession
 import millpond
 from benchmarks.streams import Batch, print_table, session, start, typical, view, workspace
 from millpond.lab.simulate import cache_player
+from millpond.models.arrays import Ints
 from millpond.spark.sql import OBSERVED
-from millpond.stochastic.arrays import Ints
 from tests.support.postgres import server
 
 ROWS = 5_000_000

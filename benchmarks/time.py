@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 import millpond
 from benchmarks.streams import answer, measured, print_table, session, typical, view, workspace
-from millpond.synopsis.sqltext import Dialect
-from millpond.synopsis.tables import Engine
-from millpond.timed.compile import compile_timed
-from millpond.timed.execute import advance
+from millpond.engines.timed.compile import compile_timed
+from millpond.engines.timed.execute import advance
+from millpond.runtime.duckdb import Engine
+from millpond.runtime.sql import Dialect
 
 CATALOG = (
     "CREATE STREAMING TABLE S (A INT, I TIMESTAMP); CREATE STREAMING TABLE T (B INT, J TIMESTAMP); "

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millpond.analysis.check import check
-from millpond.analysis.verdict import Kept, KeptColumn, Reason, State, Verdict
+from millpond.analysis.decide import check
+from millpond.analysis.verdict import Reason, Verdict
 from millpond.errors import MillpondError, NotUnboundedError, SqlError, WitnessSizeError
+from millpond.plan.state import Kept, KeptColumn, State
 
 __all__ = [
     "Kept",
@@ -27,7 +28,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from millpond.shedding.worth import Choice
+    from millpond.engines.budgeted.worth import Choice
 
 
 def sql(

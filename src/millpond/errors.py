@@ -62,3 +62,14 @@ class NotBoundedError(MillpondError):
 
 class RunError(MillpondError):
     """A run failed: Spark, the data or the machine, not what the user wrote."""
+
+
+def one_line(text: str, width: int = 60) -> str:
+    """Text that is safe to put into a message: printable, on one line, not too long.
+
+    >>> one_line("a  <\\n b", 5)
+    'a < b'
+    """
+    flat = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text[: 4 * width])
+    flat = " ".join(flat.split())
+    return flat if len(flat) <= width and len(text) <= 4 * width else flat[: width - 1] + "…"

@@ -1,6 +1,6 @@
 """Random queries from all sides: definition, certificates, synopses.
 
-The seeds are fixed; ``python -m tests.support.campaign`` looks at as many more as one likes.
+The seeds are fixed; ``python -m tests.campaigns.verdicts`` looks at as many more as one likes.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from millpond.analysis.verdict import UNDETERMINED
-from tests.support.campaign import Finding, examine_plain, examine_rich
+from tests.campaigns.verdicts import Finding, examine_plain, examine_rich
 
 BATCH = 100
 

@@ -1,6 +1,6 @@
 """Random queries in time from all sides: definition, certificates, executors.
 
-The seeds are fixed; ``python -m tests.support.time_campaign`` looks at as many more as one likes.
+The seeds are fixed; ``python -m tests.campaigns.application_time`` looks at as many more as one likes.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from millpond.analysis.check import decide
-from millpond.analysis.intime import conflict_among, is_free_of_conflict
-from millpond.analysis.ordering import Ordering
-from millpond.analysis.orders import joined_columns
-from millpond.analysis.timing import is_timed
+from millpond.analysis.decide import decide
+from millpond.analysis.derived_orders import joined_columns
+from millpond.analysis.regions import Ordering
+from millpond.analysis.time_criteria import conflict_among, is_free_of_conflict
 from millpond.analysis.verdict import UNDETERMINED
-from millpond.query.parse import parse
+from millpond.frontend.parse import parse
 from millpond.query.parts import parts_of
+from millpond.query.time_order import is_timed
+from tests.campaigns.application_time import examine, whole_moments
 from tests.support.oracle import normalise
-from tests.support.time_campaign import examine, whole_moments
 from tests.support.time_generate import TimeCase, TimeRow, random_time_case, random_time_rows
 from tests.support.timed_local import TimedLocal, micros
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from millpond.errors import MillpondError
+from millpond.frontend.parse import parse
 from millpond.query.model import Query
-from millpond.query.parse import parse
 from millpond.spark.checkpoint import Continued, Folders
 from millpond.spark.files import Files
 

@@ -19,9 +19,9 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 import millpond
-from millpond import cli
+from millpond.cli import main as cli
 from millpond.lab.simulate import cache_player
-from millpond.query import domains
+from millpond.query import types as domains
 from millpond.spark import run as run_module
 from tests.support.lookups import INT_LABEL, store
 from tests.support.postgres import Server, server

@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millpond
-from millpond import cli
+from millpond.cli import main as cli
 from millpond.spark import run as run_module
 from millpond.spark import stream
 from millpond.spark.sink import FORMATS
@@ -405,7 +405,7 @@ def rename(self, old, new):
         os.kill(os.getpid(), 9)
     publish(self, old, new)
 sink.Files.rename = rename
-from millpond.cli import main_entry
+from millpond.cli.main import main_entry
 main_entry()
 """
 
@@ -427,7 +427,7 @@ def test_a_killed_process_loses_and_doubles_nothing(folder: Folder) -> None:
 
     assert run(KILLED).returncode == -signal.SIGKILL
     assert folder.rows() == Counter((0, n) for n in range(50))
-    ended = run("from millpond.cli import main_entry; main_entry()")
+    ended = run("from millpond.cli.main import main_entry; main_entry()")
     assert (ended.returncode, ended.stdout) == (0, "")
     assert all(line.startswith("millpond: ") for line in ended.stderr.splitlines()), ended.stderr
     assert folder.rows() == Counter((number, n) for number in range(3) for n in range(50))

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millpond
-from millpond import cli
+from millpond.cli import main as cli
 from millpond.errors import MillpondError, RunError
 from millpond.spark.session import _check_master, _not_launched, make_session, open_session
 
@@ -110,7 +110,7 @@ def assert_failed_with(ended: subprocess.CompletedProcess[str], told: str) -> No
 def test_no_java(tmp_path: Path) -> None:
     (tmp_path / "query.sql").write_text(QUERY)
     arguments = ["run", str(tmp_path / "query.sql"), "--once", "--output", str(tmp_path / "out")]
-    code = "from millpond.cli import main_entry; main_entry()"
+    code = "from millpond.cli.main import main_entry; main_entry()"
     ended = in_a_process(code, *arguments, JAVA_HOME=str(tmp_path))
     assert_failed_with(ended, "Spark needs Java 17 or newer, and none was found; install Java 17 or newer")
 
@@ -118,7 +118,7 @@ def test_no_java(tmp_path: Path) -> None:
 def test_a_master_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "query.sql").write_text(QUERY)
     arguments = ["run", str(tmp_path / "query.sql"), "--once", "--output", str(tmp_path / "out")]
-    code = "from millpond.cli import main_entry; main_entry()"
+    code = "from millpond.cli.main import main_entry; main_entry()"
     ended = in_a_process(code, *arguments, "--master", "spark://127.0.0.1:1")
     assert_failed_with(ended, "the Spark master spark://127.0.0.1:1 does not answer: Connection refused")
 

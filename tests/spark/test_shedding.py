@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millpond
-from millpond import cli
+from millpond.cli import main as cli
+from millpond.engines.budgeted import compile as shedding_compile
 from millpond.lab.workloads import SYNTHETIC
-from millpond.shedding import compile as shedding_compile
 
 Captured = pytest.CaptureFixture[str]
 JOIN = "SELECT R.K FROM R, S WHERE R.K = S.K"

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import DecimalType, IntegerType, StructField, StructType
 
 from millpond.errors import MillpondError
+from millpond.frontend.parse import parse
 from millpond.query.model import Table
-from millpond.query.parse import parse
 from millpond.spark.source import REASON, RECORD, Source, open_source, spark_schema
 
 TYPES = (

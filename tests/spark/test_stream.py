@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import millpond
-from tests.spark.campaign import bounded_case, examine
+from tests.campaigns.exact_on_spark import bounded_case, examine
 
 View = Callable[[str, str, list[list[tuple[Any, ...]]]], None]
 

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millpond
-from millpond import cli
-from tests.spark.time_campaign import examine
+from millpond.cli import main as cli
+from tests.campaigns.time_on_spark import examine
 
 Captured = pytest.CaptureFixture[str]
 # Figure 2 of paper 2: S(A, I), T(B, J), U(C, K); the second of each row is its moment in seconds.

@@ -12,15 +12,15 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from millpond.query.domains import SqlType
+from millpond.engines.exact.compile import Cutting, compile_plan
+from millpond.plan.synopses import Plan
 from millpond.query.evaluate import answer
 from millpond.query.model import Query, Table
-from millpond.spark.kinds import ROW, STATE
+from millpond.query.types import SqlType
+from millpond.runtime.duckdb import Engine
+from millpond.runtime.row_kinds import ROW, STATE
+from millpond.runtime.sql import Dialect
 from millpond.spark.operator import Keeper, Partial
-from millpond.synopsis.compile import Cutting, compile_plan
-from millpond.synopsis.plan import Plan
-from millpond.synopsis.sqltext import Dialect
-from millpond.synopsis.tables import Engine
 
 _ARROW = {"BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(),
           "BIGINT": pa.int64(), "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "STRING": pa.string(),

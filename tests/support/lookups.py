@@ -11,13 +11,13 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from millpond.lookups.cache import RowCache
-from millpond.lookups.database import Located, locate
-from millpond.lookups.operator import Lookup, Step, new_cache, output_schema
-from millpond.lookups.relation import Relation
-from millpond.query import domains
-from millpond.query.domains import SqlType
+from millpond.engines.lookup.cache import RowCache
+from millpond.engines.lookup.database import Located, locate
+from millpond.engines.lookup.operator import Lookup, Step, new_cache, output_schema
+from millpond.engines.lookup.relation import Relation
+from millpond.query import types as domains
 from millpond.query.model import Column
+from millpond.query.types import SqlType
 
 _SQLITE = {"STRING": "TEXT", "INT": "INTEGER", "BIGINT": "INTEGER"}
 

@@ -12,23 +12,13 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from millpond.analysis.needs import QUESTION, Need
-from millpond.query.evaluate import (
-    Matcher,
-    Row,
-    aggregates_of,
-    condition,
-    conjuncts,
-    expression,
-    is_aggregate,
-    refs,
-    result_row,
-    summarise,
-)
+from millpond.plan.classes import BELOW
+from millpond.plan.needs import QUESTION, Need
+from millpond.plan.synopses import AMONG, OVER, UNDER, Extreme, NeedPlan, Plan, SelectPlan, StreamPlan
+from millpond.query.evaluate import Matcher, Row, condition, expression, result_row, summarise
 from millpond.query.model import TRUE, Aggregate, And, Condition, Expr, Ref
 from millpond.query.parts import Part
-from millpond.synopsis.classes import BELOW
-from millpond.synopsis.plan import AMONG, OVER, UNDER, Extreme, NeedPlan, Plan, SelectPlan, StreamPlan
+from millpond.query.trees import aggregates_of, conjuncts, is_aggregate, refs
 
 Answer = Counter[tuple[Any, ...]]
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from millpond.analysis.check import decide
+from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED
-from millpond.query.parse import parse
-from millpond.synopsis.compile import Cutting
+from millpond.engines.exact.compile import Cutting
+from millpond.frontend.parse import parse
 from tests.support.local import Local
 from tests.support.oracle import answer_one, normalise
 

@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from millpond.engines.budgeted.compile import compile_shedding
+from millpond.engines.budgeted.plan import shedding_plan
+from millpond.engines.budgeted.worth import Choice
 from millpond.query.model import Query
-from millpond.shedding.compile import compile_shedding
-from millpond.shedding.plan import shedding_plan
-from millpond.shedding.worth import Choice
-from millpond.spark.kinds import MEASURE, ROW, STATE
+from millpond.runtime.duckdb import Engine
+from millpond.runtime.row_kinds import MEASURE, ROW, STATE
+from millpond.runtime.sql import Dialect
 from millpond.spark.shedding_operator import ORDER, PLACE, Deal, Shedder
-from millpond.synopsis.sqltext import Dialect
-from millpond.synopsis.tables import Engine
 from tests.support.local import FakeHandle, FakeState, arrow_table
 
 Batch = Sequence[tuple[str, Mapping[str, Any]]]

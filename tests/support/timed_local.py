@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.synopsis.sqltext import Dialect
-from millpond.synopsis.tables import Engine
-from millpond.timed.compile import compile_timed
-from millpond.timed.execute import Advance, advance
-from millpond.timed.needs import TimedPlan
-from millpond.timed.program import FeedProgram, TimedProgram
+from millpond.engines.timed.compile import compile_timed
+from millpond.engines.timed.execute import Advance, advance
+from millpond.engines.timed.program import FeedProgram, TimedProgram
+from millpond.plan.needs import TimedPlan
+from millpond.runtime.duckdb import Engine
+from millpond.runtime.sql import Dialect
 from tests.support.local import arrow_table
 
 Rows = Sequence[tuple[str, Mapping[str, Any]]]

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from millpond.analysis.check import decide
+from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED
-from millpond.query.parse import parse
+from millpond.frontend.parse import parse
 from tests.support.oracle import answers
 from tests.support.scenario import Answer, Line, bag, plain
 from tests.support.timed_local import TimedLocal, micros

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from millpond.analysis.timing import TimeOrder
-from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Kept, KeptColumn, Reason, Verdict
-from millpond.query.model import Aggregate, Arithmetic, Comparison, Expr, Literal, Negation, Op, Ref, Select
+from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Reason, Verdict
+from millpond.plan.state import Kept, KeptColumn
+from millpond.query.model import Comparison, Op, Ref, Select
 from millpond.query.parts import Part
+from millpond.query.time_order import TimeOrder
 
 if TYPE_CHECKING:
     from millpond.analysis.needs import Failure
@@ -344,22 +345,3 @@ def _plural(n: int, one: str, many: str) -> str:
     ('1 entry', '1,234 entries', '1.0e+20 bytes')
     """
     return f"{n:,} {one if n == 1 else many}" if n < 10**15 else f"{Decimal(n):.1e} {many}"
-
-
-def expression_text(expr: Expr) -> str:
-    """An expression as SQL, without the names of occurrences."""
-    match expr:
-        case Literal(value=None):
-            return "NULL"
-        case Literal(value=str() as text):
-            return "'" + text.replace("'", "''") + "'"
-        case Literal(value=value):
-            return str(value)
-        case Ref(column=column):
-            return column
-        case Negation(operand=operand):
-            return f"-{expression_text(operand)}"
-        case Arithmetic(operator=op, left=left, right=right):
-            return f"({expression_text(left)} {op} {expression_text(right)})"
-        case Aggregate(text=text):
-            return text

@@ -12,15 +12,18 @@ from fractions import Fraction
 
 import numpy as np
 
-from millpond.analysis.intime import counted_in_time, looked_for_in_time
-from millpond.analysis.ordering import Ordering
-from millpond.analysis.orders import TooManyOrders
-from millpond.analysis.selfjoin import bounded_pieces, has_self_join, without_covered
-from millpond.analysis.spj import Violation, duplicate_eliminating, duplicate_preserving, unbounded_projection
-from millpond.analysis.timing import is_timed
+from millpond.analysis.derived_orders import TooManyOrders
+from millpond.analysis.join_criteria import (
+    Violation,
+    duplicate_eliminating,
+    duplicate_preserving,
+    unbounded_projection,
+)
+from millpond.analysis.regions import Ordering
+from millpond.analysis.self_joins import bounded_pieces, has_self_join, without_covered
+from millpond.analysis.time_criteria import counted_in_time, looked_for_in_time
+from millpond.plan.needs import QUESTION, Measure, Need
 from millpond.query.closure import Difference, Node
-from millpond.query.domains import BIGINT
-from millpond.query.evaluate import aggregates_of, is_aggregate, refs
 from millpond.query.model import (
     Aggregate,
     Arithmetic,
@@ -35,38 +38,13 @@ from millpond.query.model import (
 )
 from millpond.query.parts import Part, linear, with_column
 from millpond.query.pieces import unconnected
+from millpond.query.time_order import is_timed
+from millpond.query.trees import aggregates_of, is_aggregate, refs
+from millpond.query.types import BIGINT
 
 PROJECTED = "unbounded-projection"
 GROUPED = "unbounded-group"
 HOLISTIC = "holistic-aggregate"
-# The virtual stream whose only column asks "is there a result beyond this value?".
-QUESTION = "?"
-
-
-@dataclass(frozen=True)
-class Measure:
-    """What is added up over the rows of a class: the non-null values of an expression, or their number."""
-
-    expression: Expr
-    summed: bool
-
-
-@dataclass(frozen=True)
-class Need:
-    """A join of the occurrences ``scope`` of a part.
-
-    ``counted``: how often each combination of ``projected`` values occurs, with ``measures`` added up;
-    otherwise only whether it occurs.  ``guests`` are columns of other occurrences with which those in
-    scope are compared.
-    """
-
-    part: Part
-    scope: tuple[str, ...]
-    counted: bool
-    projected: tuple[Ref, ...]
-    guests: tuple[Ref, ...] = ()
-    measures: tuple[Measure, ...] = ()
-    aggregate: Aggregate | None = None
 
 
 @dataclass(frozen=True)
@@ -82,15 +60,6 @@ class Failure:
     aggregate: Aggregate | None = None
     alone: bool = True
     complete: bool = True
-
-
-@dataclass(frozen=True)
-class SelectNeeds:
-    """The needs of one select, by part."""
-
-    select: Select
-    distinct: bool
-    parts: tuple[tuple[Part, tuple[Need, ...]], ...]
 
 
 Findings = tuple[list[Need], list[Failure]]
@@ -313,15 +282,6 @@ def _ratio_needs_in_time(part: Part, aggregate: Aggregate, groups: Sequence[Ref]
     if not unfit:
         return separate, []
     return [], [*failures, *looked_for(part, tuple(groups), GROUPED)[1]]
-
-
-def separate(need: Need, wanted: Sequence[Need]) -> list[Need]:
-    """The needs beside one of the same aggregate where its matches are all combinations of theirs: one is
-    counted, of the others it matters only whether they match."""
-    same = [other for other in wanted if other.aggregate == need.aggregate]
-    if len(same) == 1 or not any(other.counted for other in same):
-        return []
-    return [other for other in same if other is not need]
 
 
 def _constant_in_group(part: Part, argument: Expr | None, groups: Sequence[Ref]) -> bool:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from millpond.errors import NotUnboundedError
+from millpond.plan.state import State
 from millpond.query.model import Query
 
 if TYPE_CHECKING:
-    from millpond.analysis.candidates import Clue
-    from millpond.synopsis.plan import Plan
-    from millpond.timed.needs import TimedPlan
+    from millpond.analysis.witness.candidates import Clue
+    from millpond.plan.needs import TimedPlan
+    from millpond.plan.synopses import Plan
 
 BOUNDED = "bounded"
 UNBOUNDED = "unbounded"
@@ -33,65 +34,6 @@ class Reason:
             "columns": list(self.columns),
             "predicate": self.predicate,
             "message": self.message,
-        }
-
-
-@dataclass(frozen=True)
-class KeptColumn:
-    """A column that the synopsis distinguishes, and into how many classes of values at most."""
-
-    name: str
-    classes: int
-    description: str  # e.g. "values 11 to 19", "NULL or 0 to 23", "clamped to 10 .. 19"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"column": self.name, "classes": self.classes, "description": self.description}
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What is kept of one stream, or of matches of several (of the answer: ``stream`` is None).
-
-    ``entries`` and ``bytes`` are None where only the data will tell.
-    """
-
-    stream: str | None
-    alias: str | None
-    columns: tuple[KeptColumn, ...]
-    keeps: tuple[
-        str, ...
-    ]  # per combination of classes: "count", "presence", "row with the smallest B", "sum of A"
-    entries: int | None
-    bytes: int | None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "stream": self.stream,
-            "alias": self.alias,
-            "columns": [c.to_json() for c in self.columns],
-            "keeps": list(self.keeps),
-            "entries": self.entries,
-            "bytes": self.bytes,
-        }
-
-
-@dataclass(frozen=True)
-class State:
-    """Worst-case size of everything kept; entries and bytes are None unless the query is bounded.
-
-    They are None as well where the bound depends on rows of a relation or of a stream that ends, or is that
-    of a front, which is finite and not known beforehand.
-    """
-
-    entries: int | None
-    bytes: int | None
-    streams: tuple[Kept, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "entries": self.entries,
-            "bytes": self.bytes,
-            "streams": [kept.to_json() for kept in self.streams],
         }
 
 
@@ -126,7 +68,7 @@ class Verdict:
         Raises NotUnboundedError unless the query is unbounded, WitnessSizeError where the columns' types
         have no room for ``n`` rows.
         """
-        from millpond.analysis.certificate import witness_of
+        from millpond.analysis.witness.search import witness_of
 
         if self.clue is None:
             raise NotUnboundedError(

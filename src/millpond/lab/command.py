@@ -139,7 +139,7 @@ def _cache(arguments: argparse.Namespace) -> Planned:
     from millpond.lab.online import ordered
     from millpond.lab.simulate import CACHE_POLICIES, MODELLED
     from millpond.lab.workloads import read_keys
-    from millpond.stochastic.stretches import stretches
+    from millpond.models.stretches import stretches
 
     if arguments.trace is None:
         raise MillpondError("cache needs a reference trace", remedy="give --trace FILE, one key a line")

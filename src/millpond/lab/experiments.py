@@ -13,12 +13,12 @@ from millpond.lab.online import cache_online, join_online, paired
 from millpond.lab.results import Row
 from millpond.lab.simulate import cache_player, join_player, join_way, play, warm_up
 from millpond.lab.workloads import REAL_MODEL, SYNTHETIC, Workload, bounded_normal, floor, real
-from millpond.stochastic.arrays import Ints
-from millpond.stochastic.chains import Walk
-from millpond.stochastic.models import Model
-from millpond.stochastic.scores import heeb_table
-from millpond.stochastic.stretches import Stretch, ruling_kind, stretches
-from millpond.stochastic.surface import control_points, interpolated
+from millpond.models.arrays import Ints
+from millpond.models.chains import Walk
+from millpond.models.models import Model
+from millpond.models.scores import heeb_table
+from millpond.models.stretches import Stretch, ruling_kind, stretches
+from millpond.models.surface import control_points, interpolated
 
 SIZES = (1, 2, 3, 5, 10, 15, 20, 25, 30, 40, 50)
 REAL_SIZES = (10, 25, 50, 75, 100, 125, 150, 175, 200, 250, 300)

@@ -213,7 +213,7 @@ def _walk_scores(rows: Sequence[Row]) -> Figure:
 def _surfaces(rows: Sequence[Row]) -> Figure:
     """Figures 15 and 16: the exact surface, and the one through 25 control points."""
     from millpond.lab.experiments import SURFACE
-    from millpond.stochastic.surface import control_points
+    from millpond.models.surface import control_points
 
     figure = Figure(figsize=(10.5, 4.6), layout="constrained")
     top = max(row.results for row in rows)

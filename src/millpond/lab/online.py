@@ -11,14 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from millpond.budget import cache_loop, join_loop
-from millpond.budget.baselines import Fifo
-from millpond.budget.flow import FlowExpect
-from millpond.budget.heeb import LIFETIMES
-from millpond.budget.join_loop import JoinRun, Placed, no_table
-from millpond.budget.offline import best_join
-from millpond.budget.policy import Candidates, Policy
-from millpond.budget.shadow import ShadowRun, heeb_stretches, rehearse_stretches
 from millpond.errors import MillpondError
 from millpond.lab.simulate import (
     AHEAD,
@@ -32,8 +24,16 @@ from millpond.lab.simulate import (
     warm_up,
 )
 from millpond.lab.workloads import Workload, modelled
-from millpond.stochastic.arrays import Bools, Floats, Ints
-from millpond.stochastic.stretches import Stretch, begun, ruling_kind
+from millpond.models.arrays import Bools, Floats, Ints
+from millpond.models.stretches import Stretch, begun, ruling_kind
+from millpond.policies.baselines import Fifo
+from millpond.policies.flow import FlowExpect
+from millpond.policies.heeb import LIFETIMES
+from millpond.policies.kernels import cache_loop, join_loop
+from millpond.policies.kernels.join_loop import JoinRun, Placed, no_table
+from millpond.policies.kernels.shadow import ShadowRun, heeb_stretches, rehearse_stretches
+from millpond.policies.offline import best_join
+from millpond.policies.policy import Candidates, Policy
 
 # --- caching ---------------------------------------------------------------------------------------
 

@@ -6,23 +6,23 @@ from collections.abc import Callable
 
 import numpy as np
 
-from millpond.budget import cache_loop, join_loop
-from millpond.budget.arc import arc_cache
-from millpond.budget.cache_loop import run_cache
-from millpond.budget.flow import FlowExpect
-from millpond.budget.heeb import LIFETIMES, next_step_table
-from millpond.budget.join_loop import JoinTrace, Placed, run_join
-from millpond.budget.offline import best_join
-from millpond.budget.policy import Policy
-from millpond.budget.rehearse import Way, heeb_way, rehearse
-from millpond.budget.shadow import heeb_online, rehearse_cache, reuse_cache
-from millpond.budget.store import JoinStore
 from millpond.errors import MillpondError
 from millpond.lab.workloads import Workload
-from millpond.stochastic.arrays import Bools, Ints, integers
-from millpond.stochastic.lifetime import alpha_for
-from millpond.stochastic.models import Model
-from millpond.stochastic.scores import ScoreTable, heeb_table
+from millpond.models.arrays import Bools, Ints, integers
+from millpond.models.lifetime import alpha_for
+from millpond.models.models import Model
+from millpond.models.scores import ScoreTable, heeb_table
+from millpond.policies.arc import arc_cache
+from millpond.policies.flow import FlowExpect
+from millpond.policies.heeb import LIFETIMES, next_step_table
+from millpond.policies.kernels import cache_loop, join_loop
+from millpond.policies.kernels.cache_loop import run_cache
+from millpond.policies.kernels.join_loop import JoinTrace, Placed, run_join
+from millpond.policies.kernels.shadow import heeb_online, rehearse_cache, reuse_cache
+from millpond.policies.offline import best_join
+from millpond.policies.policy import Policy
+from millpond.policies.rehearse import Way, heeb_way, rehearse
+from millpond.policies.store import JoinStore
 
 # Results of one run: the streams, the number of the run, and the results after the warm-up.
 JoinPlayer = Callable[[Ints, Ints, int], int]

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from millpond.budget.heeb import published_alpha
 from millpond.errors import MillpondError
-from millpond.stochastic.arrays import Ints, integers
-from millpond.stochastic.chains import AutoRegressive, Walk
-from millpond.stochastic.lifetime import alpha_for
-from millpond.stochastic.models import Model, Trend
-from millpond.stochastic.noise import Noise
+from millpond.models.arrays import Ints, integers
+from millpond.models.chains import AutoRegressive, Walk
+from millpond.models.lifetime import alpha_for
+from millpond.models.models import Model, Trend
+from millpond.models.noise import Noise
+from millpond.policies.heeb import published_alpha
 
 # Section 6.5: temperatures in tenths of a degree.
 REAL_MODEL = AutoRegressive(55.9, 0.72, 42.2)

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from millpond.query.domains import Domain, SqlType
 from millpond.query.model import Ref
 from millpond.query.pick import End, pick
+from millpond.query.types import Domain, SqlType
 
 Matrix = NDArray[Any]
 
@@ -79,7 +79,7 @@ class Range:
 class Closure:
     """The transitive closure P+ of a conjunction.
 
-    >>> from millpond.query.domains import INT
+    >>> from millpond.query.types import INT
     >>> a, b = Ref("S", "A"), Ref("T", "B")
     >>> above_10 = Difference(None, a, Fraction(-10), strict=True)
     >>> below_b = Difference(a, b, Fraction(0), strict=True)

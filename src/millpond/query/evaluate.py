@@ -23,7 +23,6 @@ from millpond.query.model import (
     Condition,
     Expr,
     IsNull,
-    Item,
     Literal,
     Negation,
     Not,
@@ -34,7 +33,14 @@ from millpond.query.model import (
     Ref,
     Select,
     Truth,
-    walk,
+)
+from millpond.query.trees import (
+    aggregates_of,
+    conjuncts,
+    is_aggregate,
+    refs,
+    substituted,
+    substituted_condition,
 )
 
 Row = Mapping[str, Any]
@@ -142,24 +148,6 @@ def _connective(parts: list[Truther], decisive: bool) -> Truther:
     return connected
 
 
-def conjuncts(cond: Condition) -> list[Condition]:
-    """The operands of the topmost AND, flattened."""
-    out: list[Condition] = []
-    todo = [cond]
-    while todo:
-        c = todo.pop()
-        if isinstance(c, And):
-            todo.extend(reversed(c.operands))
-        elif c != Truth(True):
-            out.append(c)
-    return out
-
-
-def refs(node: Expr | Condition) -> frozenset[Ref]:
-    """Every column that an expression or condition mentions."""
-    return frozenset(n for n in walk(node) if isinstance(n, Ref))
-
-
 class Matcher:
     """Finds the matches of a conjunction: one row an occurrence such that the condition is true.
 
@@ -204,17 +192,6 @@ class Matcher:
             match[slot] = row
             if all(test(match) is True for test in tests):
                 yield from self._extend(match, level + 1, rows)
-
-
-def aggregates_of(select: Select) -> list[Aggregate]:
-    """The aggregates of the select list and of HAVING, each once, in order."""
-    places = [*(item.expression for item in select.items), select.having]
-    return list(dict.fromkeys(n for place in places for n in walk(place) if isinstance(n, Aggregate)))
-
-
-def is_aggregate(select: Select) -> bool:
-    """The select groups its rows, explicitly or by an aggregate."""
-    return select.group_by is not None or bool(aggregates_of(select))
 
 
 def answer(query: Query, data: Data) -> Counter[tuple[Value, ...]]:
@@ -324,37 +301,6 @@ def result_row(
     return finish
 
 
-def substituted(expr: Expr, by: Mapping[Expr, Ref]) -> Expr:
-    """The expression with columns in place of the given sub-expressions."""
-    if expr in by:
-        return by[expr]
-    match expr:
-        case Arithmetic(operator=op, left=left, right=right):
-            return Arithmetic(op, substituted(left, by), substituted(right, by))
-        case Negation(operand=operand):
-            return Negation(substituted(operand, by))
-        case _:
-            return expr
-
-
-def substituted_condition(cond: Condition, by: Mapping[Expr, Ref]) -> Condition:
-    match cond:
-        case Comparison(left=left, operator=op, right=right):
-            return Comparison(substituted(left, by), op, substituted(right, by))
-        case IsNull(operand=operand):
-            return IsNull(substituted(operand, by))
-        case Not(operand=operand):
-            return Not(substituted_condition(operand, by))
-        case NotTrue(operand=operand):
-            return NotTrue(substituted_condition(operand, by))
-        case And(operands=operands):
-            return And(tuple(substituted_condition(c, by) for c in operands))
-        case Or(operands=operands):
-            return Or(tuple(substituted_condition(c, by) for c in operands))
-        case Truth():
-            return cond
-
-
 def summarise(aggregate: Aggregate, values: Mapping[Value, int]) -> Value:
     """The aggregate of a multiset of non-null values, with Spark's results on the empty one."""
     count = sum(values.values())
@@ -386,7 +332,3 @@ def _median(values: Mapping[Value, int], count: int) -> float:
                 middle.append(Fraction(value))
                 break
     return float((middle[0] + middle[1]) / 2)
-
-
-def item_refs(items: Sequence[Item]) -> frozenset[Ref]:
-    return frozenset(ref for item in items for ref in refs(item.expression))

@@ -6,14 +6,14 @@ column as declared), types are checked, ``BETWEEN`` and ``IN`` are rewritten to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 
 from millpond.errors import Position
-from millpond.query.domains import Domain, SqlType
+from millpond.query.types import Domain, SqlType
 
 Scalar = int | float | Decimal | str | bool | date | datetime | timedelta | None
 
@@ -162,23 +162,6 @@ class NotTrue:
 
 Condition = Comparison | IsNull | And | Or | Not | Truth | NotTrue
 TRUE = Truth(True)
-
-
-def walk(node: Expr | Condition) -> Iterator[Expr | Condition]:
-    """The node and everything below it, from left to right."""
-    todo: list[Expr | Condition] = [node]
-    while todo:
-        node = todo.pop()
-        yield node
-        match node:
-            case Arithmetic() | Comparison():
-                todo += [node.right, node.left]
-            case Negation() | IsNull() | Not() | NotTrue():
-                todo.append(node.operand)
-            case And() | Or():
-                todo += reversed(node.operands)
-            case Aggregate(argument=argument) if argument is not None:
-                todo.append(argument)
 
 
 # --- queries ---------------------------------------------------------------------------------------

@@ -5,18 +5,14 @@ Everything here holds in SQL's three-valued logic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
-from millpond.query.evaluate import refs
 from millpond.query.model import (
     And,
-    Arithmetic,
     Comparison,
     Condition,
     IsNull,
-    Negation,
     Not,
     NotTrue,
     Op,
@@ -24,6 +20,7 @@ from millpond.query.model import (
     Ref,
     Truth,
 )
+from millpond.query.trees import refs
 
 # A condition that splits into more parts than this is not analysed.
 MAX_PARTS = 256
@@ -147,23 +144,3 @@ def compared(literals: Iterable[Condition]) -> frozenset[Ref]:
             case Not(operand=IsNull(operand=operand)):
                 found |= refs(operand)
     return found
-
-
-def renamed(node: Any, rename: Callable[[Ref], Ref]) -> Any:
-    """A condition or expression over other columns."""
-    match node:
-        case Ref():
-            return rename(node)
-        case Comparison() | Arithmetic():
-            return replace(node, left=renamed(node.left, rename), right=renamed(node.right, rename))
-        case Not() | IsNull() | Negation() | NotTrue():
-            return replace(node, operand=renamed(node.operand, rename))
-        case And() | Or():
-            return replace(node, operands=tuple(renamed(c, rename) for c in node.operands))
-        case _:
-            return node
-
-
-def moved(old: str, new: str) -> Callable[[Ref], Ref]:
-    """Columns of one occurrence as those of another."""
-    return lambda ref: Ref(new, ref.column) if ref.occurrence == old else ref

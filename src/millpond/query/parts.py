@@ -15,7 +15,6 @@ from itertools import product
 from math import prod
 
 from millpond.query.closure import Closure, Difference, Disequality, Node, Range
-from millpond.query.evaluate import conjuncts, refs
 from millpond.query.model import (
     TRUE,
     And,
@@ -31,7 +30,6 @@ from millpond.query.model import (
     Ref,
     Select,
     Truth,
-    walk,
 )
 from millpond.query.normalize import (
     MAX_PARTS,
@@ -40,11 +38,11 @@ from millpond.query.normalize import (
     branches_of,
     compared,
     made_disjoint,
-    moved,
     negation_normal,
-    renamed,
 )
 from millpond.query.points import Points
+from millpond.query.trees import conjuncts, moved, refs, renamed, walk
+from millpond.query.types import SqlType
 
 
 @dataclass(frozen=True)
@@ -481,3 +479,8 @@ def _branch_facts(
 
 def _same_family(nodes: Sequence[Node], pair: set[Ref]) -> bool:
     return len({n.type.family for n in nodes if n.ref in pair}) == 1
+
+
+def type_of(part: Part, ref: Ref) -> SqlType:
+    closure = part.closure
+    return closure.nodes[closure.index[ref]].type if ref in closure.index else part.select.type_of(ref)

@@ -8,10 +8,10 @@ from fractions import Fraction
 from itertools import product
 from math import prod
 
-from millpond.query.domains import Family
-from millpond.query.evaluate import conjuncts, refs
 from millpond.query.model import Comparison, Condition, Literal, Op, Ref
 from millpond.query.parts import Part, close_part, comparison_facts, with_literal
+from millpond.query.trees import conjuncts, refs
+from millpond.query.types import Family
 
 # Combinations of values into which a part is cut at most.
 MAX_VALUES = 64

@@ -14,8 +14,8 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
-from millpond.query.domains import Family, SqlType
 from millpond.query.model import Scalar
+from millpond.query.types import Family, SqlType
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _INSTANT = datetime(1970, 1, 1)

@@ -15,8 +15,8 @@ from typing import Any
 from uuid import uuid4
 
 from millpond.errors import MillpondError
-from millpond.query.domains import SqlType
 from millpond.query.model import Query, Table
+from millpond.query.types import SqlType
 from millpond.spark.files import Files
 
 FORMAT = 1

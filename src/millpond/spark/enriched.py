@@ -9,12 +9,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from millpond.query.evaluate import is_aggregate
 from millpond.query.model import Occurrence, Query, Ref, Select
-from millpond.spark.kinds import KIND, NOTE, REJECTED, ROW
+from millpond.query.trees import is_aggregate
+from millpond.runtime.row_kinds import KIND, NOTE, REJECTED, ROW
+from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 from millpond.spark.source import REASON, RECORD, Source
 from millpond.spark.stream import NO_NOTE, Built, Sources, rejection_note, result_schema
-from millpond.synopsis.sqltext import Dialect, condition_sql, expression_sql
 
 
 def is_enriched(query: Query) -> bool:

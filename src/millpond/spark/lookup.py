@@ -11,16 +11,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from millpond.lookups.database import Located, locate
-from millpond.lookups.join import Joined, Keyed, plan_joins
-from millpond.lookups.operator import COUNTED, MEASURED, Lookup, Step, output_schema
-from millpond.lookups.relation import looked_up, relation_of
+from millpond.engines.lookup.database import Located, locate
+from millpond.engines.lookup.join import Joined, Keyed, plan_joins
+from millpond.engines.lookup.operator import COUNTED, MEASURED, Lookup, Step, output_schema
+from millpond.engines.lookup.relation import looked_up, relation_of
 from millpond.query.model import Query, Ref, Select
+from millpond.runtime.row_kinds import KIND, MEASURE, NOTE, ROW
+from millpond.runtime.sql import Dialect, all_of, condition_sql, expression_sql
 from millpond.spark.enriched import Opened
-from millpond.spark.kinds import KIND, MEASURE, NOTE, ROW
 from millpond.spark.source import Source, spark_type
 from millpond.spark.stream import NO_NOTE, Built, result_schema
-from millpond.synopsis.sqltext import Dialect, all_of, condition_sql, expression_sql
 
 _MEASURE_NOTE = (
     f"CASE WHEN {MEASURED} IS NOT NULL THEN named_struct('entries', {COUNTED}, "

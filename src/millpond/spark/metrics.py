@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from millpond.errors import MillpondError
-from millpond.spark.kinds import HITS, LOOKUPS, MEASURES, MISSED, MISSED_VARIANCE, SHED
+from millpond.runtime.row_kinds import HITS, LOOKUPS, MEASURES, MISSED, MISSED_VARIANCE, SHED
 from millpond.spark.sink import Written
 from millpond.spark.status import Phase, Snapshot
 

@@ -19,9 +19,11 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from millpond.spark.kinds import MEASURE, REJECTED, ROW, STATE
-from millpond.synopsis.program import Program, TermProgram
-from millpond.synopsis.tables import Engine, SlotProgram, Synopsis
+from millpond.engines.exact.program import Program
+from millpond.engines.exact.tables import SlotProgram, Synopsis
+from millpond.runtime.duckdb import Engine
+from millpond.runtime.row_kinds import MEASURE, REJECTED, ROW, STATE
+from millpond.runtime.terms import TermProgram
 
 if TYPE_CHECKING:
     import pandas as pd

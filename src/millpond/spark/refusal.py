@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from millpond.analysis.check import decide
+from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
+from millpond.engines.lookup.relation import looked_up
 from millpond.errors import MillpondError, NotBoundedError
-from millpond.lookups.relation import looked_up
-from millpond.query.domains import Domain, Family, SqlType
 from millpond.query.model import And, Comparison, Condition, Literal, Op, Or, Query, Ref, Select
+from millpond.query.types import Domain, Family, SqlType
 
 # Names that the output has besides the columns of the query.
 RESERVED = ("_kind", "_note", "_revision", "_retracted")
@@ -58,8 +58,8 @@ def _not_bounded(verdict: Verdict, budgets: str) -> NotBoundedError:
 
 def _budgets(query: Query, folder: Path) -> str:
     """A table of sizes against the results they find; nothing where the streams cannot be looked at."""
-    from millpond.shedding.preview import shares
-    from millpond.shedding.sample import first_rows
+    from millpond.engines.budgeted.preview import shares
+    from millpond.engines.budgeted.sample import first_rows
 
     streams = first_rows(query, folder)
     try:

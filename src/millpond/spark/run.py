@@ -15,13 +15,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millpond.analysis.check import check
+from millpond.analysis.decide import check
 from millpond.analysis.verdict import Verdict
+from millpond.engines.lookup.database import Located
+from millpond.engines.lookup.relation import looked_up
 from millpond.errors import MillpondError, RunError
-from millpond.lookups.database import Located
-from millpond.lookups.relation import looked_up
-from millpond.query.parse import read_text
-from millpond.shedding.budget import Budget
+from millpond.frontend.parse import read_text
+from millpond.spark.budget import Budget
 from millpond.spark.checkpoint import Folders
 from millpond.spark.failure import cause_of
 from millpond.spark.files import Files

@@ -8,24 +8,17 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from millpond.engines.budgeted.compile import compile_shedding
+from millpond.engines.budgeted.plan import Leaf, shedding_plan
+from millpond.engines.budgeted.program import SheddingProgram
+from millpond.engines.budgeted.worth import Choice
 from millpond.query.model import Occurrence, Query
-from millpond.shedding.compile import compile_shedding
-from millpond.shedding.plan import Leaf, shedding_plan
-from millpond.shedding.program import SheddingProgram
-from millpond.shedding.worth import Choice
+from millpond.runtime.sql import Dialect
 from millpond.spark.enriched import prefixed
 from millpond.spark.operator import PARTIAL_SCHEMA
 from millpond.spark.shedding_operator import ORDER, PLACE, Deal, Shedder
 from millpond.spark.source import REASON, RECORD, Source
-from millpond.spark.stream import (
-    Built,
-    Sources,
-    duckdb_types,
-    extra_columns,
-    kept_by,
-    result_schema,
-)
-from millpond.synopsis.sqltext import Dialect
+from millpond.spark.stream import Built, Sources, duckdb_types, extra_columns, kept_by, result_schema
 
 
 def build_shedding(

@@ -16,13 +16,15 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from millpond.shedding.execute import Part, Work, leaf_arrivals, state_shapes
-from millpond.shedding.level import Arrivals
-from millpond.shedding.market import SAMPLE_SCHEMA, sampled
-from millpond.shedding.missed import Estimate
-from millpond.shedding.program import LeafProgram, SheddingProgram
-from millpond.shedding.worth import Choice
-from millpond.spark.kinds import MISSED, MISSED_VARIANCE, SHED, STATE
+from millpond.engines.budgeted.execute import Part, Work, leaf_arrivals, state_shapes
+from millpond.engines.budgeted.level import Arrivals
+from millpond.engines.budgeted.market import SAMPLE_SCHEMA, sampled
+from millpond.engines.budgeted.missed import Estimate
+from millpond.engines.budgeted.program import LeafProgram, SheddingProgram
+from millpond.engines.budgeted.worth import Choice
+from millpond.models.arrays import Ints
+from millpond.runtime.codec import packed_tables, unpacked_tables
+from millpond.runtime.row_kinds import MISSED, MISSED_VARIANCE, SHED, STATE
 from millpond.spark.operator import (
     PARTIAL_ARROW,
     WHOLE,
@@ -33,8 +35,6 @@ from millpond.spark.operator import (
     rejected_table,
     worker_engine,
 )
-from millpond.stochastic.arrays import Ints
-from millpond.synopsis.tables import packed_tables, unpacked_tables
 
 # Columns beside those of a leaf: where in its stream a row stands, and its shard.
 ORDER, PLACE = "_order", "_shard"

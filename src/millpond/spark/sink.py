@@ -20,8 +20,8 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from millpond.errors import MillpondError
+from millpond.runtime.row_kinds import KIND, LATE, MEASURE, MEASURES, NOTE, REJECTED, ROW, STATE, WAIT
 from millpond.spark.files import Files
-from millpond.spark.kinds import KIND, LATE, MEASURE, MEASURES, NOTE, REJECTED, ROW, STATE, WAIT
 
 FORMATS = ("json", "parquet", "csv", "orc")
 _STAGING, _REJECTED_FOLDER = "_staging", "_rejected"

@@ -21,11 +21,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from millpond.errors import MillpondError
+from millpond.errors import MillpondError, one_line
 from millpond.query import model
-from millpond.query.domains import DATE, TIMESTAMP, Family, SqlType
 from millpond.query.model import Condition, Expr, Op, Table, Truth
-from millpond.query.sql.source import one_line
+from millpond.query.trees import walk
+from millpond.query.types import DATE, TIMESTAMP, Family, SqlType
 from millpond.spark.failure import cause_of
 
 REASON, RECORD = "_reason", "_record"
@@ -494,7 +494,7 @@ def _spelled(condition: Condition) -> str:
             return word.join(dict.fromkeys(f"({text})" if is_joined else text for text, is_joined in inner))
         case model.Not(operand=operand):
             told = _spelled(operand)
-            predicates = {getattr(each, "text", "") for each in model.walk(operand)} - {""}
+            predicates = {getattr(each, "text", "") for each in walk(operand)} - {""}
             is_negated = re.search(r"\bNOT\s+(IN|BETWEEN|NULL)\b", told, re.IGNORECASE)
             return told if is_negated and len(predicates) == 1 else f"NOT ({told})"
         case model.NotTrue(operand=operand):

@@ -10,20 +10,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType
 
-from millpond.analysis.check import decide
+from millpond.analysis.decide import decide
+from millpond.engines.budgeted.worth import Choice
+from millpond.engines.lookup.database import declared
+from millpond.engines.lookup.relation import FORMAT, relation_of
 from millpond.errors import NameError_
-from millpond.lookups.database import declared
-from millpond.lookups.relation import FORMAT, relation_of
-from millpond.query import domains
-from millpond.query.domains import SqlType
+from millpond.frontend.parse import parse_query
+from millpond.query import types as domains
 from millpond.query.model import Column as TableColumn
 from millpond.query.model import Source as Origin
 from millpond.query.model import Table
-from millpond.query.parse import parse_query
-from millpond.shedding.budget import Budget
-from millpond.shedding.worth import Choice
-from millpond.spark.enriched import build_enriched, is_enriched
-from millpond.spark.kinds import (
+from millpond.query.types import SqlType
+from millpond.runtime.row_kinds import (
     HITS,
     KIND,
     LOOKUPS,
@@ -37,6 +35,8 @@ from millpond.spark.kinds import (
     STATE,
     WAIT,
 )
+from millpond.spark.budget import Budget
+from millpond.spark.enriched import build_enriched, is_enriched
 from millpond.spark.lookup import build_lookup, located_relations
 from millpond.spark.refusal import refuse_unless_runnable
 from millpond.spark.shedding import build_shedding

@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, NullType, StringType, StructField, StructType
 
+from millpond.engines.exact.compile import Compiled, compile_plan
+from millpond.plan.synopses import Plan
 from millpond.query.model import Query, Ref, Select, Term
-from millpond.spark.kinds import KIND, NOTE, REJECTED, ROW
+from millpond.runtime.row_kinds import KIND, NOTE, REJECTED, ROW
+from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 from millpond.spark.operator import PARTIAL_SCHEMA, TAIL_SCHEMA, Keeper, Partial, Shard
 from millpond.spark.source import REASON, RECORD, Source, spark_schema
-from millpond.synopsis.compile import Compiled, compile_plan
-from millpond.synopsis.plan import Plan
-from millpond.synopsis.sqltext import Dialect, condition_sql, expression_sql
 
 REVISION, RETRACTED = "_revision", "_retracted"
 NO_NOTE = (

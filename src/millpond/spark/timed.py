@@ -8,16 +8,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from millpond.engines.timed.compile import compile_timed
+from millpond.engines.timed.program import TimedProgram
+from millpond.plan.needs import TimedPlan
 from millpond.query.model import Query, Table
+from millpond.runtime.duckdb import Engine
+from millpond.runtime.sql import Dialect
 from millpond.spark.operator import PARTIAL_SCHEMA
 from millpond.spark.source import REASON, RECORD, Source
 from millpond.spark.stream import Built, duckdb_types, extra_columns, kept_by, result_schema
 from millpond.spark.timed_operator import CLOCK, Ending, TimedKeeper, TimedPartial
-from millpond.synopsis.sqltext import Dialect
-from millpond.synopsis.tables import Engine
-from millpond.timed.compile import compile_timed
-from millpond.timed.needs import TimedPlan
-from millpond.timed.program import TimedProgram
 
 
 def build_timed(

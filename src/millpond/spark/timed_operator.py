@@ -17,7 +17,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.spark.kinds import LATE, REJECTED, STATE, WAIT
+from millpond.engines.timed.execute import advance
+from millpond.engines.timed.program import TimedProgram
+from millpond.engines.timed.waiting_room import (
+    END,
+    Passage,
+    Room,
+    late_rows,
+    opened,
+    passed,
+    payload,
+    restored,
+    stored,
+)
+from millpond.runtime.codec import packed_tables, unpacked_tables
+from millpond.runtime.row_kinds import LATE, REJECTED, STATE, WAIT
 from millpond.spark.operator import (
     PARTIAL_ARROW,
     TAIL,
@@ -28,10 +42,6 @@ from millpond.spark.operator import (
     rejected_table,
     worker_engine,
 )
-from millpond.synopsis.tables import packed_tables, unpacked_tables
-from millpond.timed.execute import advance
-from millpond.timed.program import TimedProgram
-from millpond.timed.room import END, Passage, Room, late_rows, opened, passed, payload, restored, stored
 
 # The keys of the waiting room, and of the partial matches and results.
 _ROOM, _MATCHES = -3, WHOLE

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED
-from tests.support.campaign import examine
+from tests.campaigns.verdicts import examine
 from tests.support.generate import RichCase
 
 STREAMS = {"S": "AB", "T": "C", "U": "E", "V": "CE", "G": "HIJ"}

@@ -7,9 +7,10 @@ from textwrap import dedent
 import pytest
 
 from millpond import Reason, Verdict, check
-from millpond.analysis.explain import essential, expression_text
-from millpond.query.domains import INT, STRING
+from millpond.analysis.explain import essential
 from millpond.query.model import Arithmetic, Expr, Literal, Negation, Ref
+from millpond.query.text import expression_text
+from millpond.query.types import INT, STRING
 
 CATALOG = """
 CREATE STREAMING TABLE S (A INT, B INT, C INT);

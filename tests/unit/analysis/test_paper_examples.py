@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pytest
 
 from millpond import Verdict, check
-from millpond.demo import CATALOG as TABLE_I_STREAMS
-from millpond.demo import TABLE_I
+from millpond.cli.tour import CATALOG as TABLE_I_STREAMS
+from millpond.cli.tour import TABLE_I
 
 YES, NO = "bounded", "unbounded"
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from millpond.analysis.certificate import find_witness, witness_of
-from millpond.analysis.check import check, decide
+from millpond.analysis.decide import check, decide
 from millpond.analysis.verdict import UNBOUNDED, Verdict
-from millpond.analysis.witness import EXHAUSTIVE, StreamRow, Witness, confirms
+from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness, confirms
+from millpond.analysis.witness.search import find_witness, witness_of
 from millpond.errors import NotUnboundedError, WitnessSizeError
+from millpond.frontend.parse import parse
 from millpond.query.evaluate import condition
-from millpond.query.parse import parse
 from tests.support.generate import Catalog
 from tests.support.oracle import confirm_witness
 

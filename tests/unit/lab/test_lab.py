@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from millpond.cli import main
+from millpond.cli.main import main
 from millpond.lab.experiments import EXPERIMENTS, Settings
 from millpond.lab.figures import LABELS, STYLES, draw
 from millpond.lab.results import CACHING, JOINING, Row, average, write_csv

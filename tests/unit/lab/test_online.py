@@ -8,12 +8,12 @@ import pytest
 from millpond.lab.online import cache_online, join_online, ordered, paired
 from millpond.lab.simulate import CACHE_POLICIES, JOIN_POLICIES, cache_player, join_player
 from millpond.lab.workloads import SYNTHETIC, Workload
-from millpond.stochastic.arrays import Ints
-from millpond.stochastic.chains import AutoRegressive
-from millpond.stochastic.identify import identify
-from millpond.stochastic.models import Model, Stationary, Trend
-from millpond.stochastic.noise import Noise
-from millpond.stochastic.stretches import Stretch, stretches
+from millpond.models.arrays import Ints
+from millpond.models.chains import AutoRegressive
+from millpond.models.identify import identify
+from millpond.models.models import Model, Stationary, Trend
+from millpond.models.noise import Noise
+from millpond.models.stretches import Stretch, stretches
 
 FALLING = Workload(
     "falling", Trend.line(-1, 0, Noise.normal(3.3, 10)), Trend.line(-1, 0, Noise.normal(5, 15)), float

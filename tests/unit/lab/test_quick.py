@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from millpond.cli import main
+from millpond.cli.main import main
 from millpond.lab import command, experiments
 from millpond.lab.command import FIGURES
 from millpond.lab.experiments import EXPERIMENTS, Settings
 from millpond.lab.simulate import JoinPlayer
 from millpond.lab.workloads import REAL_LENGTH, SYNTHETIC, Workload
-from millpond.stochastic.arrays import Ints
-from millpond.stochastic.stretches import stretches
+from millpond.models.arrays import Ints
+from millpond.models.stretches import stretches
 
 # Steps that policies judge in all runs together; FlowExpect plans each of its own.
 MOST_STEPS = 150_000
@@ -87,7 +87,7 @@ def test_a_quick_run_reads_a_part_of_a_long_file(
         return stretches(values)
 
     monkeypatch.setattr(experiments, "stretches", noted)
-    monkeypatch.setattr("millpond.stochastic.stretches.stretches", noted)
+    monkeypatch.setattr("millpond.models.stretches.stretches", noted)
     for file, values in zip("rs", SYNTHETIC["TOWER"]().streams(1, 0, 2000), strict=True):
         (tmp_path / file).write_text("\n".join(map(str, values)))
     files = ["--trace", str(tmp_path / "r")]

@@ -11,16 +11,8 @@ from typing import Any
 
 import pytest
 
-from millpond.query.evaluate import (
-    Matcher,
-    aggregates_of,
-    answer,
-    condition,
-    conjuncts,
-    expression,
-    item_refs,
-    summarise,
-)
+from millpond.frontend.parse import parse
+from millpond.query.evaluate import Matcher, answer, condition, expression, summarise
 from millpond.query.model import (
     TRUE,
     Aggregate,
@@ -37,7 +29,7 @@ from millpond.query.model import (
     Ref,
     Truth,
 )
-from millpond.query.parse import parse
+from millpond.query.trees import aggregates_of, conjuncts, item_refs
 from tests.support.generate import OPERATORS, Catalog
 from tests.support.oracle import Answer, answer_one, normalise
 

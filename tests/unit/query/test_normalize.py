@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from millpond.frontend.parse import parse
 from millpond.query.closure import Range
-from millpond.query.evaluate import condition, refs
+from millpond.query.evaluate import condition
 from millpond.query.model import And, Condition, Not, NotTrue, Or, Ref, Select, Truth
 from millpond.query.normalize import MAX_PARTS, TooManyParts, negation_normal
-from millpond.query.parse import parse
 from millpond.query.parts import Part, facts_of, parts_of, refined, with_literal
+from millpond.query.trees import refs
 from tests.support.generate import OPERATORS
 
 Row = dict[str, Any]

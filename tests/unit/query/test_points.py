@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.query.domains import (
+from millpond.query.model import Scalar
+from millpond.query.points import Points
+from millpond.query.types import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -23,8 +25,6 @@ from millpond.query.domains import (
     SqlType,
     decimal,
 )
-from millpond.query.model import Scalar
-from millpond.query.points import Points
 
 SETTINGS = settings(derandomize=True, max_examples=200, deadline=None)
 # Short strings over few characters are often prefixes of each other; others stretch over all of Unicode.

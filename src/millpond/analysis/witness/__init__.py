@@ -1,0 +1,1 @@
+"""Certificates of growth: rows that every algorithm must tell apart."""

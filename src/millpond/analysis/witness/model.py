@@ -1,0 +1,149 @@
+"""What a certificate of growth is: rows that every algorithm must tell apart.
+
+A witness is a *fooling set*: N optional rows (the universe) and N probes such that what the query says
+after probe k tells whether row k was there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import combinations, groupby
+from typing import Any
+
+from millpond.query.evaluate import Evaluation, Row
+from millpond.query.model import Query
+from millpond.query.trees import is_aggregate
+
+# Universes up to this size are confirmed on all subsets, larger ones on a sample; it is smaller where each
+# probe is looked at step by step.
+EXHAUSTIVE = 8
+_EXHAUSTIVE_IN_STEPS = 6
+_FLIPS = 40
+_SUBSETS = 8
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    stream: str
+    row: Row
+
+    def to_json(self) -> dict[str, Any]:
+        return {"stream": self.stream, "row": {name: _json_value(v) for name, v in self.row.items()}}
+
+
+@dataclass(frozen=True)
+class Witness:
+    """See the module; ``compare`` says whether probes are told apart by what they make the query emit
+    ("emitted"; of an aggregate, each new answer on the way) or by the answer after them ("answer")."""
+
+    setup: tuple[StreamRow, ...]
+    universe: tuple[StreamRow, ...]
+    probes: tuple[tuple[StreamRow, ...], ...]
+    compare: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "setup": [r.to_json() for r in self.setup],
+            "universe": [r.to_json() for r in self.universe],
+            "probes": [[r.to_json() for r in probe] for probe in self.probes],
+            "compare": self.compare,
+        }
+
+
+def confirms(query: Query, witness: Witness, seed: int = 0) -> bool:
+    """Brute force: for every subset of the universe, each probe tells its row's presence.
+
+    Besides, the responses to all probes together differ between any two subsets, which is what forces
+    as many memory states as there are subsets.  Above EXHAUSTIVE rows, subsets are drawn at random.
+    """
+    n = len(witness.universe)
+    trial = _Trial(query, witness)
+    everything = n <= (_EXHAUSTIVE_IN_STEPS if trial.step_by_step else EXHAUSTIVE)
+    if everything:
+        flips = [(subset, k) for subset in range(1 << n) for k in range(n) if subset >> k & 1]
+        subsets: Sequence[int] = range(1 << n)
+    else:
+        rng = random.Random(seed)
+        flips = [(rng.getrandbits(n) | 1 << k, k) for k in (rng.randrange(n) for _ in range(_FLIPS))]
+        subsets = sorted({rng.getrandbits(n) for _ in range(_SUBSETS)})
+    flips.sort(key=lambda flip: min(flip[0].bit_count(), n - flip[0].bit_count()))  # those that fail first
+    if any(trial.response(subset, k) == trial.response(subset & ~(1 << k), k) for subset, k in flips):
+        return False
+    if everything:
+        return len({tuple(trial.response(subset, k) for k in range(n)) for subset in subsets}) == len(subsets)
+    return all(trial.tells_apart(a, b) for a, b in combinations(subsets, 2))
+
+
+class _Trial:
+    """The responses of a query to the probes of a witness."""
+
+    def __init__(self, query: Query, witness: Witness) -> None:
+        self._witness = witness
+        aggregates = any(is_aggregate(select) for select in query.selects)
+        self.step_by_step = aggregates and witness.compare == "emitted"
+        self._times = {o.table.name: o.table.time for select in query.selects for o in select.occurrences}
+        self._setup = Evaluation(query)
+        self._setup.feed(_by_stream(witness.setup))
+        self._before: dict[int, tuple[Evaluation, Counter[Any]]] = {}
+        self._known: dict[tuple[int, int], frozenset[Any]] = {}
+
+    def response(self, subset: int, k: int) -> frozenset[Any]:
+        """What probe k yields after the setup and the chosen rows of the universe."""
+        if (subset, k) not in self._known:
+            prefix, before = self._prefix(subset)
+            evaluation = prefix.copy()
+            response: list[tuple[int, tuple[Any, ...], int]] = []
+            for step, rows in enumerate(self._steps(self._witness.probes[k])):
+                evaluation.feed(_by_stream(rows))
+                answer = evaluation.answer()
+                response += [(step, row, count) for row, count in (answer - before).items()]
+                before = answer
+            self._known[subset, k] = frozenset(response)
+        return self._known[subset, k]
+
+    def _steps(self, probe: Sequence[StreamRow]) -> list[Sequence[StreamRow]]:
+        """The probe as it is looked at: at once, or moment by moment where each new answer counts."""
+        if not self.step_by_step:
+            return [probe]
+        moments = (r.row[time] if (time := self._times[r.stream]) else i for i, r in enumerate(probe))
+        by_moment = groupby(zip(moments, probe, strict=True), key=lambda pair: pair[0])
+        return [[r for _, r in pairs] for _, pairs in by_moment]
+
+    def tells_apart(self, one: int, other: int) -> bool:
+        """Some probe answers differently after the two subsets; those of rows in one of them come first."""
+        rows = range(len(self._witness.universe))
+        in_one = sorted(rows, key=lambda k: not (one ^ other) >> k & 1)
+        return any(self.response(one, k) != self.response(other, k) for k in in_one)
+
+    def _prefix(self, subset: int) -> tuple[Evaluation, Counter[Any]]:
+        """The query before the probe, and of its answer what the probe does not add."""
+        if subset not in self._before:
+            evaluation = self._setup.copy()
+            evaluation.feed(_by_stream(r for k, r in enumerate(self._witness.universe) if subset >> k & 1))
+            emitted = self._witness.compare == "emitted"
+            self._before[subset] = evaluation, evaluation.answer() if emitted else Counter()
+        return self._before[subset]
+
+
+def _by_stream(rows: Iterable[StreamRow]) -> dict[str, list[Row]]:
+    data: dict[str, list[Row]] = {}
+    for r in rows:
+        data.setdefault(r.stream, []).append(r.row)
+    return data
+
+
+def _json_value(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.isoformat(sep=" ")
+        case date():
+            return value.isoformat()
+        case Decimal():
+            return float(value) if Decimal(str(float(value))) == value else str(value)
+        case _:
+            return value

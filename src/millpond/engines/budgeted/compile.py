@@ -1,0 +1,358 @@
+"""From a plan to what workers execute: every text and schema is made once, on the driver."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from millpond.engines.budgeted.plan import Band, Leaf, Level, SelectPlan, SheddingPlan, TermPlan, is_whole
+from millpond.engines.budgeted.program import (
+    ONE,
+    GroupProgram,
+    Kind,
+    LeafProgram,
+    LevelProgram,
+    SelectProgram,
+    SheddingProgram,
+    SideProgram,
+    TermProgram,
+)
+from millpond.query.arrow_types import arrow_type
+from millpond.query.model import TRUE, Aggregate, Expr, Ref, Select
+from millpond.query.trees import aggregates_of, is_aggregate, refs, substituted, substituted_condition
+from millpond.query.types import Domain, Family, SqlType
+from millpond.runtime.aggregates import only_grows
+from millpond.runtime.duckdb import Engine
+from millpond.runtime.sql import Dialect, condition_sql, expression_sql
+
+# A shard is worth its overhead if it keeps at least so many tuples; there are never more than so many.
+TUPLES_A_SHARD = 8192
+MOST_SHARDS = 8
+NO_VALUE = "CAST(0 AS BIGINT)"
+
+
+def shards_for(plan: SheddingPlan, memory: int) -> int:
+    """Into how many shards the work is divided."""
+    return max(1, min(MOST_SHARDS, memory // TUPLES_A_SHARD)) if plan.divisible else 1
+
+
+def compile_shedding(
+    plan: SheddingPlan,
+    memory: int,
+    dialect: Dialect,
+    types: Sequence[str] | None = None,
+    shards: int | None = None,
+) -> SheddingProgram:
+    """The program; ``types`` are DuckDB's for the result, None leaves them as they come."""
+    shards = shards_for(plan, memory) if shards is None else shards
+    number = 0
+    terms = []
+    for term in plan.terms:
+        selects = []
+        for select in term.selects:
+            selects.append(_SelectCompiler(select, f"q{number}", dialect, shards))
+            number += 1
+        terms.append(_term(term, selects, types))
+    aggregate = any(term.groups is not None for term in terms)
+    retracts = any(term.groups is not None and term.groups.retracts for term in terms)
+    names = tuple(f"o{i}" for i in range(len(plan.query.columns)))
+    program = SheddingProgram(tuple(terms), names, memory, shards, aggregate, retracts, b"")
+    layout = repr((program.terms, shards))  # not where rows come from, nor how many are kept: both may change
+    return replace(program, fingerprint=hashlib.sha256(layout.encode()).digest()[:16])
+
+
+def _term(term: TermPlan, selects: Sequence[_SelectCompiler], types: Sequence[str] | None) -> TermProgram:
+    first = selects[0]
+    if is_aggregate(first.plan.select):
+        groups = _Groups(first, types)
+        return TermProgram((first.program(groups.inputs),), groups.program(), None)
+    compiled = tuple(each.program(each.items(types)) for each in selects)
+    if not term.distinct:
+        return TermProgram(compiled, None, None)
+    schemas = [each.result_schema(program.outputs) for each, program in zip(selects, compiled, strict=True)]
+    return TermProgram(compiled, None, schemas[0].serialize().to_pybytes())
+
+
+class _SelectCompiler:
+    """Names the columns of a select, and spells its levels."""
+
+    def __init__(self, plan: SelectPlan, name: str, dialect: Dialect, shards: int) -> None:
+        self.plan = plan
+        self.name = name
+        self._dialect = dialect
+        self._shards = shards
+        needed = sorted(plan.needed, key=str)
+        self._names = {ref: f"x{i}" for i, ref in enumerate(needed)}
+        self._types = {ref: plan.select.type_of(ref) for ref in needed}
+
+    # --- names -------------------------------------------------------------------------------------
+
+    def plain(self, ref: Ref) -> str:
+        return self._names[ref]
+
+    def across(self, level: Level | None) -> Callable[[Ref], str]:
+        """How columns are spelled in the join of a level; without one there is only a leaf."""
+
+        def spelled(ref: Ref) -> str:
+            right = level is not None and ref.occurrence in level.right.aliases
+            return f"{'r' if right else 'l'}.{self._names[ref]}"
+
+        return spelled
+
+    def last(self) -> Callable[[Ref], str]:
+        return self.across(self.plan.levels[-1] if self.plan.levels else None)
+
+    # --- pieces ------------------------------------------------------------------------------------
+
+    def program(self, outputs: str) -> SelectProgram:
+        plan = self.plan
+        levels = []
+        joined = plan.first.aliases
+        for number, level in enumerate(plan.levels):
+            levels.append(self._level(number, level, joined))
+            joined |= level.right.aliases
+        leaves = tuple(self._leaf(i, leaf, self._leaf_value(i, levels)) for i, leaf in enumerate(plan.leaves))
+        return SelectProgram(leaves, tuple(levels), outputs)
+
+    @staticmethod
+    def _leaf_value(number: int, levels: Sequence[LevelProgram]) -> str:
+        if not levels:
+            return NO_VALUE
+        return levels[0].left.value if number == 0 else levels[number - 1].right.value
+
+    def items(self, types: Sequence[str] | None) -> str:
+        texts = []
+        for i, item in enumerate(self.plan.select.items):
+            text = expression_sql(item.expression, self.last(), Dialect.DUCKDB)
+            texts.append(f"{text if types is None else f'CAST({text} AS {types[i]})'} AS o{i}")
+        return ", ".join(texts)
+
+    def result_schema(self, outputs: str) -> pa.Schema:
+        """The types that DuckDB gives to the last level's columns."""
+        empty = self._schema(self._names).empty_table()
+        return Engine().query(f"SELECT {outputs} FROM t l, t r", {"t": empty}).schema
+
+    def _schema(self, columns: Sequence[Ref] | dict[Ref, str]) -> pa.Schema:
+        fields = [(self._names[ref], arrow_type(self._types[ref])) for ref in columns]
+        return pa.schema(fields or [(ONE, pa.int32())])
+
+    def _of(self, aliases: frozenset[str]) -> list[Ref]:
+        return [ref for ref in self._names if ref.occurrence in aliases]
+
+    def _leaf(self, number: int, leaf: Leaf, value: str) -> LeafProgram:
+        columns = self._of(leaf.aliases)
+        spelled = prefixed(self._dialect)
+        shard = "0"
+        if self._shards > 1:
+            assert self.plan.together is not None
+            hashed = ", ".join(
+                _comparable(spelled(ref), self.plan.select.type_of(ref), self._dialect)
+                for ref in self.plan.together[number]
+            )
+            shard = (
+                f"pmod(xxhash64({hashed}), {self._shards})"
+                if self._dialect is Dialect.SPARK
+                else f"CAST(hash({hashed}) % {self._shards} AS INT)"
+            )
+        return LeafProgram(
+            f"{self.name}f{number}",
+            leaf.stream.table.name,
+            tuple((self._names[ref], spelled(ref)) for ref in columns) or ((ONE, "CAST(1 AS INT)"),),
+            condition_sql(leaf.condition, spelled, self._dialect),
+            shard,
+            value,
+            self._schema(columns).serialize().to_pybytes(),
+        )
+
+    def _level(self, number: int, level: Level, joined: frozenset[str]) -> LevelProgram:
+        kind, values, limits = self._values(level)
+        needed_later = {
+            ref
+            for later in self.plan.levels[number:]
+            for ref in refs(later.condition)
+        } | self._shown()  # fmt: skip
+        sides = []
+        for side, aliases, value in (
+            ("l", joined, values[0]),
+            ("r", level.right.aliases, values[1]),
+        ):
+            columns = [ref for ref in self._of(aliases) if ref in needed_later]
+            schema = self._schema(columns).serialize().to_pybytes()
+            place = self._place(level.window, right=side == "r")
+            sides.append(SideProgram(f"{self.name}{side}{number}", value, place, schema))
+        condition = condition_sql(level.condition, self.across(level), Dialect.DUCKDB)
+        return LevelProgram(
+            sides[0],
+            sides[1],
+            kind,
+            condition,
+            level.exact,
+            self._is_whole(level),
+            level.window is not None,
+            *limits,
+        )
+
+    def _is_whole(self, level: Level) -> bool:
+        pairs = level.equal if level.band is None else ((level.band.left, level.band.right),)
+        return all(is_whole(self.plan.select.type_of(ref)) for pair in pairs for ref in pair)
+
+    def _shown(self) -> frozenset[Ref]:
+        select = self.plan.select
+        shown = {ref for item in select.items for ref in refs(item.expression)}
+        return frozenset(shown | set(select.group_by or ()) | refs(select.having))
+
+    def _values(self, level: Level) -> tuple[Kind, tuple[str, str], tuple[float | None, float | None]]:
+        limits = _limits(level.window or level.band)
+        type_of = self.plan.select.type_of
+        if len(level.equal) == 1 and all(is_whole(type_of(ref)) for ref in level.equal[0]):
+            left, right = (_number(self.plain(ref), type_of(ref), "BIGINT") for ref in level.equal[0])
+            return Kind.NUMBER, (left, right), limits
+        if level.equal:
+            texts = []
+            for side in (0, 1):
+                columns = [
+                    _comparable(self.plain(pair[side]), _common(*map(type_of, pair)), Dialect.DUCKDB)
+                    for pair in level.equal
+                ]
+                texts.append(f"CAST(hash({', '.join(columns)}) >> 1 AS BIGINT)")
+            return Kind.HASH, (texts[0], texts[1]), limits
+        if level.band is not None:
+            band = level.band
+            left, right = (
+                _number(self.plain(ref), type_of(ref), "DOUBLE") for ref in (band.left, band.right)
+            )
+            return Kind.BAND, (left, right), limits
+        return Kind.NOTHING, (NO_VALUE, NO_VALUE), limits
+
+    def _place(self, window: Band | None, right: bool) -> str:
+        if window is None:
+            return "CAST(0 AS DOUBLE)"
+        ref = window.right if right else window.left
+        return _number(self.plain(ref), self.plan.select.type_of(ref), "DOUBLE")
+
+
+def _limits(band: Band | None) -> tuple[float | None, float | None]:
+    if band is None:
+        return None, None
+    low, high = (None if x is None else float(x) for x in (band.low, band.high))
+    return low, high
+
+
+def prefixed(dialect: Dialect) -> Callable[[Ref], str]:
+    """How columns are named in the frame of a leaf."""
+    return lambda ref: dialect.name_of(str(ref))
+
+
+def _number(text: str, type_: SqlType, number: str) -> str:
+    """A column as a number, in DuckDB."""
+    if type_.domain is Domain.TIME:
+        text = Dialect.DUCKDB.micros(text)
+    elif type_.family is Family.DATE:
+        text = Dialect.DUCKDB.days(text)
+    return f"CAST({text} AS {number})"
+
+
+def _common(one: SqlType, other: SqlType) -> SqlType | None:
+    """The type of both; None where they differ."""
+    return one if one == other else None
+
+
+def _comparable(text: str, type_: SqlType | None, dialect: Dialect) -> str:
+    """A column such that equal values have equal hashes, whatever their types and whatever zero's sign."""
+    if type_ is not None and type_.family in (Family.STRING, Family.DATE, Family.TIME, Family.BOOLEAN):
+        return text
+    return f"(CAST({text} AS DOUBLE) + CAST(0 AS DOUBLE))"
+
+
+# --- groups ------------------------------------------------------------------------------------------
+
+
+class _Groups:
+    """The aggregates of a select as values that can be added up."""
+
+    def __init__(self, compiler: _SelectCompiler, types: Sequence[str] | None) -> None:
+        self._compiler = compiler
+        self._select: Select = compiler.plan.select
+        self._types = types
+        self._aggregates = aggregates_of(self._select)
+        self._keys = self._select.group_by or ()
+
+    @property
+    def inputs(self) -> str:
+        """What the aggregates take from a match."""
+        spelled = self._compiler.last()
+
+        def text(expr: Expr) -> str:
+            return expression_sql(expr, spelled, Dialect.DUCKDB)
+
+        keys = [f"{text(ref)} AS g{i}" for i, ref in enumerate(self._keys)]
+        values = [
+            f"{'TRUE' if a.argument is None else text(a.argument)} AS e{i}"
+            for i, a in enumerate(self._aggregates)
+        ]
+        return ", ".join([*keys, *values, "1 AS one"])
+
+    def program(self) -> GroupProgram:
+        names = [f"g{i}" for i in range(len(self._keys))]
+        compiler = self._compiler
+        matches = compiler.result_schema(self.inputs).empty_table()
+        parts = [column for i, a in enumerate(self._aggregates) for column in _partials(i, a, matches)]
+        group = f" GROUP BY {', '.join(names)}" if names else " HAVING count(*) > 0"
+        listed = [*names, *(f"{text} AS {name}" for name, text, _ in parts), "count(*) AS matches"]
+        partial = f"SELECT {', '.join(listed)} FROM matches{group}"
+        merged = [*names, *(f"{text} AS {name}" for name, _, text in parts)]
+        merge = f"SELECT {', '.join([*merged, 'CAST(sum(matches) AS BIGINT) AS matches'])} FROM rows{group}"
+        schema = Engine().query(partial, {"matches": matches}).schema
+        retracts = self._select.having != TRUE and not only_grows(self._select)
+        return GroupProgram(
+            len(names), partial, merge, self._finish(), retracts, schema.serialize().to_pybytes()
+        )
+
+    def _finish(self) -> str:
+        stand_in: dict[Expr, Ref] = {a: Ref("", f"a{i}") for i, a in enumerate(self._aggregates)}
+        stand_in |= {ref: Ref("", f"g{i}") for i, ref in enumerate(self._keys)}
+
+        def spelled(ref: Ref) -> str:
+            if ref.column.startswith("g"):
+                return ref.column
+            return _value(int(ref.column[1:]), self._aggregates[int(ref.column[1:])])
+
+        items = []
+        for i, item in enumerate(self._select.items):
+            text = expression_sql(substituted(item.expression, stand_in), spelled, Dialect.DUCKDB)
+            items.append(f"{text if self._types is None else f'CAST({text} AS {self._types[i]})'} AS o{i}")
+        having = condition_sql(substituted_condition(self._select.having, stand_in), spelled, Dialect.DUCKDB)
+        keys = "".join(f"g{i}, " for i in range(len(self._keys)))
+        return f"SELECT {keys}{', '.join(items)} FROM groups WHERE {having}"
+
+
+def _partials(number: int, aggregate: Aggregate, matches: pa.Table) -> list[tuple[str, str, str]]:
+    """The columns that an aggregate needs: the name, from matches, and from the partial values of several."""
+    argument = f"e{number}"
+    count = (f"n{number}", f"count({argument})", f"CAST(sum(n{number}) AS BIGINT)")
+    if aggregate.function == "COUNT":
+        return [count]
+    if aggregate.function in ("MIN", "MAX"):
+        function = aggregate.function.lower()
+        return [(f"m{number}", f"{function}({argument})", f"{function}(m{number})")]
+    kind = matches.schema.field(argument).type
+    scale = kind.scale if pa.types.is_decimal(kind) else 0
+    exact = "DOUBLE" if pa.types.is_floating(kind) else f"DECIMAL(38,{scale})"
+    return [
+        count,
+        (f"s{number}", f"CAST(sum({argument}) AS {exact})", f"CAST(sum(s{number}) AS {exact})"),
+    ]
+
+
+def _value(number: int, aggregate: Aggregate) -> str:
+    match aggregate.function:
+        case "COUNT":
+            return f"n{number}"
+        case "SUM":
+            return f"s{number}"
+        case "AVG":
+            return f"(CAST(s{number} AS DOUBLE) / CAST(nullif(n{number}, 0) AS DOUBLE))"
+    return f"m{number}"

@@ -1,0 +1,75 @@
+"""The first rows of streams that are files, read without Spark: enough to see what a budget would find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from millpond.query.model import Query, Table
+from millpond.query.types import Family
+from millpond.runtime.sql import Dialect
+
+ROWS = 2000
+MOST_FILES = 50
+
+
+def first_rows(query: Query, folder: Path) -> dict[str, pa.Table] | None:
+    """The first rows of every stream; None where one cannot be read so simply."""
+    found = {}
+    for table in query.tables.values():
+        if not table.streaming:
+            return None
+        rows = _first_rows(table, folder)
+        if rows is None or not rows.num_rows:
+            return None
+        found[table.name] = rows
+    return found
+
+
+def _first_rows(table: Table, folder: Path) -> pa.Table | None:
+    if table.source is None:
+        return None
+    options = {key.lower(): value for key, value in table.source.options.items()}
+    files = _files(folder / options.pop("path", ""))
+    reader = _reader(table, options)
+    if not files or reader is None:
+        return None
+    listed = ", ".join(Dialect.DUCKDB.string(str(file)) for file in files)
+    columns = ", ".join(Dialect.DUCKDB.name_of(c.name) for c in table.columns)
+    try:
+        with duckdb.connect() as connection:
+            text = f"SELECT {columns} FROM {reader.format(f'[{listed}]')} LIMIT {ROWS}"
+            return connection.sql(text).to_arrow_table()
+    except duckdb.Error:
+        return None
+
+
+def _files(path: Path) -> list[Path]:
+    """The oldest files of a folder, in the order in which Spark takes them."""
+    try:
+        visible = [file for file in path.iterdir() if file.is_file() and file.name[0] not in "._"]
+        return sorted(visible, key=lambda file: (file.stat().st_mtime, file.name))[:MOST_FILES]
+    except OSError:
+        return []
+
+
+def _reader(table: Table, options: dict[str, str]) -> str | None:
+    """DuckDB's function for the format, a place for the files left open; None for one that it may read
+    otherwise than Spark does."""
+    assert table.source is not None
+    taken = {key for key in options if key not in ("maxfilespertrigger", "latestfirst", "header")}
+    if taken:
+        return None
+    types = {c.name: "VARCHAR" if c.type.family is Family.STRING else c.type.name for c in table.columns}
+    columns = "{{" + ", ".join(f"{Dialect.DUCKDB.string(n)}: '{t}'" for n, t in types.items()) + "}}"
+    match table.source.format.lower():
+        case "json":
+            return "read_json({}, columns=" + columns + ", format='newline_delimited', ignore_errors=true)"
+        case "csv":
+            header = options.get("header", "false").lower() == "true"
+            return "read_csv({}, columns=" + columns + f", header={header}, ignore_errors=true)"
+        case "parquet":
+            return "read_parquet({})"
+    return None

@@ -1,0 +1,1 @@
+"""SQL text to queries: parsing, names, types, and refusals with their position."""

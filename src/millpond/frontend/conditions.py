@@ -1,0 +1,247 @@
+"""sqlglot's nodes → conditions: typed comparisons joined by AND, OR and NOT.
+
+A condition on rows (WHERE, ON, CHECK) compares columns, columns shifted by a constant, and constants; a
+condition on groups (HAVING) compares any expressions over aggregates and group columns.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from sqlglot import exp
+
+from millpond.errors import SqlError, TypeError_, one_line
+from millpond.frontend import literals
+from millpond.frontend.expressions import Reader, bare
+from millpond.frontend.refusals import only
+from millpond.frontend.sides import Side, group_side, row_side
+from millpond.query.model import (
+    And,
+    Arithmetic,
+    Comparison,
+    Condition,
+    Expr,
+    IsNull,
+    Literal,
+    Not,
+    Op,
+    Or,
+    Ref,
+    Truth,
+)
+from millpond.query.types import Family
+
+_OPS: dict[type[exp.Expr], Op] = {
+    exp.LT: Op.LT,
+    exp.LTE: Op.LE,
+    exp.EQ: Op.EQ,
+    exp.GTE: Op.GE,
+    exp.GT: Op.GT,
+    exp.NEQ: Op.NE,
+}
+_FLIPPED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.EQ: Op.EQ, Op.GE: Op.LE, Op.GT: Op.LT, Op.NE: Op.NE}
+_EVALUATE: dict[Op, Callable[[Any, Any], bool]] = {
+    Op.LT: operator.lt,
+    Op.LE: operator.le,
+    Op.EQ: operator.eq,
+    Op.GE: operator.ge,
+    Op.GT: operator.gt,
+    Op.NE: operator.ne,
+}
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A reader, and how it reads a side: as of a condition on rows or on groups."""
+
+    reader: Reader
+    side: Callable[[Reader, exp.Expr], Side]
+
+
+def row_condition(reader: Reader, node: exp.Expr) -> Condition:
+    """A condition of WHERE, ON or CHECK."""
+    return _condition(_Reading(reader, row_side), node)
+
+
+def group_condition(reader: Reader, node: exp.Expr) -> Condition:
+    """A condition of HAVING."""
+    return _condition(_Reading(reader, group_side), node)
+
+
+def conjunction(conditions: Iterable[Condition]) -> Condition:
+    """All of them, flat; TRUE where there are none."""
+    return _joined(And, conditions)
+
+
+def _condition(reading: _Reading, node: exp.Expr) -> Condition:
+    source = reading.reader.source
+    node = bare(source, node)
+    if isinstance(node, exp.And | exp.Or):
+        kind = And if isinstance(node, exp.And) else Or
+        return _joined(kind, [_condition(reading, each) for each in _operands(node)])
+    if isinstance(node, exp.Not):
+        return _not(_condition(reading, node.this))
+    if type(node) in _OPS:
+        only(source, node, "this", "expression")
+        sides = [reading.side(reading.reader, each) for each in (node.this, node.expression)]
+        return _compare(reading.reader, sides[0], _OPS[type(node)], sides[1], node)
+    if isinstance(node, exp.Between):
+        return _between(reading, node)
+    if isinstance(node, exp.In):
+        return _in(reading, node)
+    if isinstance(node, exp.Is):
+        return _is_null(reading, node)
+    return _bare(reading, node)
+
+
+def _operands(node: exp.Expr) -> list[exp.Expr]:
+    """The operands of a chain of the same connective, however long."""
+    kind, operands = type(node), []
+    pending = [node]
+    while pending:
+        each = pending.pop()
+        if type(each) is kind:
+            pending += (each.expression, each.this)
+        else:
+            operands.append(each)
+    return operands
+
+
+def _joined(kind: type[And] | type[Or], conditions: Iterable[Condition]) -> Condition:
+    operands: list[Condition] = []
+    for each in conditions:
+        operands += each.operands if isinstance(each, kind) else (each,)
+    if not operands:
+        return Truth(kind is And)
+    return operands[0] if len(operands) == 1 else kind(tuple(operands))
+
+
+def _not(condition: Condition) -> Condition:
+    if isinstance(condition, Truth):
+        return Truth(None if condition.value is None else not condition.value)
+    return condition.operand if isinstance(condition, Not) else Not(condition)
+
+
+# --- predicates --------------------------------------------------------------------------------------
+
+
+def _between(reading: _Reading, node: exp.Between) -> Condition:
+    only(reading.reader.source, node, "this", "low", "high")
+    operand, low, high = (reading.side(reading.reader, node.args[key]) for key in ("this", "low", "high"))
+    least = _compare(reading.reader, operand, Op.GE, low, node)
+    return conjunction([least, _compare(reading.reader, operand, Op.LE, high, node)])
+
+
+def _in(reading: _Reading, node: exp.In) -> Condition:
+    source = reading.reader.source
+    only(source, node, "this", "expressions")
+    operand = reading.side(reading.reader, node.this)
+    if not node.expressions:
+        raise SqlError(f"{source.shown(node)} IN names no value", source.at(node), "write IN (1, 2)")
+    values = [reading.side(reading.reader, each) for each in node.expressions]
+    return _joined(Or, [_compare(reading.reader, operand, Op.EQ, value, node) for value in values])
+
+
+def _is_null(reading: _Reading, node: exp.Is) -> Condition:
+    source = reading.reader.source
+    only(source, node, "this", "expression")
+    if not isinstance(node.expression, exp.Null):
+        message = f"{source.shown(node)} is outside the language"
+        raise SqlError(message, source.at(node), f"write {source.shown(node.this)} = …")
+    operand = reading.side(reading.reader, node.this).expression
+    if isinstance(operand, Literal):
+        return Truth(operand.value is None)
+    if (
+        isinstance(operand, Arithmetic)
+        and isinstance(operand.left, Ref)
+        and isinstance(operand.right, Literal)
+    ):
+        operand = operand.left  # a column shifted by a constant is NULL where the column is
+    return IsNull(operand, source.slice(node), source.at(node))
+
+
+def _bare(reading: _Reading, node: exp.Expr) -> Condition:
+    """A boolean column or constant that is a condition by itself."""
+    source, side = reading.reader.source, reading.side(reading.reader, node)
+    expression = side.expression
+    if isinstance(expression, Literal) and (expression.value is None or isinstance(expression.value, bool)):
+        return Truth(expression.value)
+    if side.type is None or side.type.family is not Family.BOOLEAN:
+        shown = source.shown(node)
+        raise TypeError_(
+            f"{shown} is {side.type}, not a condition", source.at(node), f"compare it: {shown} = …"
+        )
+    return Comparison(expression, Op.EQ, literals.boolean(True), source.slice(node), source.at(node))
+
+
+# --- comparisons -------------------------------------------------------------------------------------
+
+
+def _compare(reader: Reader, left: Side, op: Op, right: Side, node: exp.Expr) -> Condition:
+    left, right = _read_string(reader, left, right), _read_string(reader, right, left)
+    if left.type is None or right.type is None:
+        return Truth(None)  # compared with NULL
+    if left.type.family is not right.type.family:
+        raise _mismatch(reader, left, right)
+    a, b = left.expression, right.expression
+    floating = literals.is_floating(left.type) or literals.is_floating(right.type)
+    if floating:
+        a, b = _as_double(a), _as_double(b)
+    if isinstance(a, Literal) and isinstance(b, Literal):
+        return _constant_comparison(a, op, b, floating)
+    if isinstance(a, Literal):
+        a, b, op = b, a, _FLIPPED[op]
+    return Comparison(a, op, b, reader.source.slice(node), reader.source.at(node))
+
+
+def _constant_comparison(a: Literal, op: Op, b: Literal, floating: bool) -> Truth:
+    left, right = a.value, b.value
+    if floating and isinstance(left, int | float | Decimal) and isinstance(right, int | float | Decimal):
+        left, right = float(left), float(right)
+    return Truth(_EVALUATE[op](left, right))
+
+
+def _as_double(expression: Expr) -> Expr:
+    return literals.as_double(expression) if isinstance(expression, Literal) else expression
+
+
+def _read_string(reader: Reader, side: Side, other: Side) -> Side:
+    """A string constant next to a date or timestamp is one, if it reads as such."""
+    literal = side.expression
+    readers = {Family.DATE: literals.day, Family.TIME: literals.moment}
+    if not isinstance(literal, Literal) or not isinstance(literal.value, str):
+        return side
+    if other.type is None or other.type.family not in readers:
+        return side
+    try:
+        coerced = readers[other.type.family](literal.value)
+    except ValueError as error:
+        place = reader.source.at(side.node)
+        raise TypeError_(f"'{one_line(literal.value, 40)}' {error}", place) from None
+    return replace(side, expression=coerced, type=coerced.type)
+
+
+def _mismatch(reader: Reader, left: Side, right: Side) -> TypeError_:
+    shown = [reader.source.shown(side.node) for side in (left, right)]
+    message = f"{shown[0]} ({left.type}) does not compare with {shown[1]} ({right.type})"
+    column, other = (right, left) if isinstance(left.expression, Literal) else (left, right)
+    return TypeError_(message, reader.source.at(left.node), _mismatch_remedy(column, other))
+
+
+def _mismatch_remedy(column: Side, other: Side) -> str:
+    assert column.type is not None and other.type is not None
+    value = other.expression.value if isinstance(other.expression, Literal) else None
+    family = column.type.family
+    if Family.TIME in (family, other.type.family):
+        return "a TIMESTAMP compares only with TIMESTAMP columns and constants (TIMESTAMP '…')"
+    if isinstance(value, str) and family in (Family.NUMBER, Family.BOOLEAN):
+        return f"write {one_line(value, 40) or 'the value'} without quotes"
+    if family is Family.DATE:
+        return "write DATE '…'"
+    if value is not None and family is Family.STRING:
+        return f"write '{one_line(str(value), 40)}' in quotes"
+    return "compare columns of the same type"

@@ -1,0 +1,252 @@
+"""sqlglot's nodes → typed expressions: columns, arithmetic, aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from millpond.errors import SqlError, TypeError_, one_line
+from millpond.frontend import literals
+from millpond.frontend.constants import Bound, constant
+from millpond.frontend.refusals import only, outside
+from millpond.frontend.scope import Scope, identifier
+from millpond.frontend.source import AGGREGATES, Source
+from millpond.query.model import Aggregate, Arithmetic, Expr, Literal, Negation, Ref
+from millpond.query.types import BIGINT, DOUBLE, INT, Domain, Family, SqlType
+
+OPERATORS: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+}
+CONDITIONS = (
+    *(exp.LT, exp.LTE, exp.EQ, exp.GTE, exp.GT, exp.NEQ),
+    *(exp.Between, exp.In, exp.Is, exp.And, exp.Or, exp.Not),
+)
+_NUMERIC = ("SUM", "AVG", "MEDIAN")
+_RANKS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What expressions are read against.
+
+    ``grouped`` are the columns that may stand outside an aggregate, None where all may.  ``aliases`` are
+    select items that HAVING may call by name.
+    """
+
+    source: Source
+    scope: Scope
+    grouped: frozenset[Ref] | None = None
+    aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
+
+
+def bare(source: Source, node: exp.Expr) -> exp.Expr:
+    """A node without the parentheses around it."""
+    while isinstance(node, exp.Paren):
+        only(source, node, "this")
+        node = node.this
+    return node
+
+
+def bind(reader: Reader, node: exp.Expr) -> Bound:
+    """The typed expression of a select item or of a side of HAVING."""
+    bound = _bind(reader, bare(reader.source, node))
+    for each in _layers(node):
+        for _ in range(reader.source.pluses(each)):
+            number_needed(reader.source, "+", each, bound.type)
+            bound = replace(bound, name=f"(+ {bound.name})")
+    return bound
+
+
+def _layers(node: exp.Expr) -> Iterator[exp.Expr]:
+    """A value's parentheses from the outside in, and the value."""
+    yield node
+    while isinstance(node, exp.Paren):
+        node = node.this
+        yield node
+
+
+def _bind(reader: Reader, node: exp.Expr) -> Bound:
+    found = constant(reader.source, node)
+    if found:
+        return found
+    if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+        return _column(reader, node)
+    if isinstance(node, exp.Neg):
+        return _negation(reader, node)
+    if type(node) in OPERATORS:
+        return _binary(reader, node)
+    if isinstance(node, AGGREGATES):
+        return _aggregate(reader, node)
+    if type(node) in CONDITIONS:
+        message = f"the condition {reader.source.shown(node)} is outside the language as a value"
+        raise SqlError(message, reader.source.at(node), "put it in WHERE, or select its columns")
+    raise outside(reader.source, node)
+
+
+def has_aggregate(node: exp.Expr) -> bool:
+    return any(isinstance(each, AGGREGATES) for each in node.walk())
+
+
+def number_needed(source: Source, what: str, node: exp.Expr, kind: SqlType | None) -> None:
+    """Refuse a value that is no number."""
+    if kind is None or kind.family is Family.NUMBER:
+        return
+    is_time = kind.family is Family.TIME
+    remedy = "timestamps compare, they do not add up" if is_time else "use a numeric column"
+    raise TypeError_(f"{what} needs numbers, and {source.shown(node)} is {kind}", source.at(node), remedy)
+
+
+# --- columns and arithmetic --------------------------------------------------------------------------
+
+
+def _column(reader: Reader, node: exp.Column) -> Bound:
+    name = identifier(reader.source, node.this)
+    alias = None if node.args.get("table") else reader.aliases.get(name.lower())
+    if alias is not None and not _is_grouped(reader, node):
+        return replace(bind(replace(reader, aliases={}), alias), name=name)
+    ref, kind = reader.scope.column(node)
+    _guard_grouped(reader, node, ref)
+    return Bound(ref, kind, name)
+
+
+def _guard_grouped(reader: Reader, node: exp.Expr, ref: Ref) -> None:
+    if reader.grouped is not None and ref not in reader.grouped:
+        raise SqlError(
+            f"column {one_line(str(ref))} is neither in GROUP BY nor inside an aggregate",
+            reader.source.at(node),
+            f"add it to GROUP BY, or write MIN({one_line(ref.column)})",
+        )
+
+
+def star_item(reader: Reader, node: exp.Expr, ref: Ref, kind: SqlType) -> Bound:
+    """One of the columns that ``*`` stands for."""
+    _guard_grouped(reader, node, ref)
+    return Bound(ref, kind, ref.column)
+
+
+def _is_grouped(reader: Reader, node: exp.Column) -> bool:
+    """Whether a name that is also a select alias means a column: the group columns come first."""
+    return reader.scope.knows(node) and reader.scope.column(node)[0] in (reader.grouped or ())
+
+
+def _negation(reader: Reader, node: exp.Neg) -> Bound:
+    operand = bind(reader, node.this)
+    number_needed(reader.source, "-", node.this, operand.type)
+    return Bound(Negation(operand.expression), operand.type, f"(- {operand.name})")
+
+
+def _binary(reader: Reader, node: exp.Expr) -> Bound:
+    only(reader.source, node, "this", "expression", "typed", "safe")
+    operator = OPERATORS[type(node)]
+    left, right = bind(reader, node.this), bind(reader, node.expression)
+    number_needed(reader.source, operator, node.this, left.type)
+    number_needed(reader.source, operator, node.expression, right.type)
+    expression = Arithmetic(operator, left.expression, right.expression)
+    name = f"({left.name} {operator} {right.name})"
+    return Bound(expression, arithmetic_type(operator, left.type, right.type), name)
+
+
+def arithmetic_type(operator: str, left: SqlType | None, right: SqlType | None) -> SqlType | None:
+    """The type of a computed number, as far as later checks need it: its family and whether it is dense."""
+    if left is None or right is None:
+        return None
+    if literals.is_floating(left) or literals.is_floating(right):
+        return DOUBLE
+    decimals = [kind for kind in (left, right) if kind.name not in _RANKS]
+    if decimals:
+        return max(decimals, key=lambda kind: (kind.high or 0, -kind.step))
+    if operator == "/":
+        return DOUBLE
+    return max(left, right, INT, key=lambda kind: _RANKS.index(kind.name))
+
+
+# --- aggregates --------------------------------------------------------------------------------------
+
+
+def _aggregate(reader: Reader, node: exp.Expr) -> Bound:
+    only(reader.source, node, "this", "big_int")
+    function, text = type(node).__name__.upper(), reader.source.slice(node)
+    argument, distinct = _argument(reader.source, node, function)
+    if isinstance(argument, exp.Star) and not distinct and function == "COUNT":
+        only(reader.source, argument)
+        return Bound(Aggregate("COUNT", None, text=text), BIGINT, "count(1)")
+    bound = bind(replace(reader, grouped=None, aliases={}), argument)
+    name = f"{function.lower()}({'DISTINCT ' if distinct else ''}{bound.name})"
+    tables = sorted({ref.occurrence for ref in _refs(bound.expression)})
+    if not tables:
+        return _aggregate_of_constant(reader.source, node, function, bound, distinct, name)
+    if len(tables) > 1:
+        names = " and ".join(one_line(each, 40) for each in tables)
+        message = f"{function} over columns of {names} together is outside the language"
+        raise SqlError(
+            message, reader.source.at(node), "aggregate columns of one table, and combine the results"
+        )
+    if function in _NUMERIC:
+        number_needed(reader.source, function, argument, bound.type)
+    aggregate = Aggregate(function, bound.expression, distinct and function == "COUNT", text)
+    return Bound(aggregate, _aggregate_type(function, bound.type), name)
+
+
+def _argument(source: Source, node: exp.Expr, function: str) -> tuple[exp.Expr, bool]:
+    """The one argument, and whether it is DISTINCT."""
+    argument, place = node.args.get("this"), source.at(node)
+    distinct = isinstance(argument, exp.Distinct)
+    if isinstance(argument, exp.Distinct):
+        only(source, argument, "expressions")
+        if len(argument.expressions) != 1:
+            message = f"{function}(DISTINCT …) of several columns is outside the language"
+            raise SqlError(message, place, "write it for each column")
+        argument = argument.expressions[0]
+    if argument is None:
+        raise SqlError(f"{function} of nothing", place, "write COUNT(*) or name a column")
+    is_star = isinstance(argument, exp.Star) and (distinct or function != "COUNT")
+    if is_star or (isinstance(argument, exp.Column) and isinstance(argument.this, exp.Star)):
+        raise SqlError(f"{function} of * is outside the language", source.at(argument), "name a column")
+    if distinct and function in _NUMERIC:
+        remedy = f"write {function} of all values, or COUNT(DISTINCT …)"
+        raise SqlError(f"{function}(DISTINCT …) is outside the language", place, remedy)
+    inner = next((each for each in argument.walk() if isinstance(each, AGGREGATES)), None)
+    if inner is not None:
+        message = f"{type(inner).__name__.upper()} inside {function} is outside the language"
+        raise SqlError(message, source.at(inner), "aggregate plain columns")
+    return argument, distinct
+
+
+def _aggregate_of_constant(
+    source: Source, node: exp.Expr, function: str, argument: Bound, distinct: bool, name: str
+) -> Bound:
+    """COUNT(1) counts rows; of other constants there is nothing to aggregate."""
+    is_value = isinstance(argument.expression, Literal) and argument.expression.value is not None
+    if function == "COUNT" and is_value and not distinct:
+        return Bound(Aggregate("COUNT", None, text=source.slice(node)), BIGINT, name)
+    message = f"{source.shown(node)} aggregates a constant"
+    raise SqlError(message, source.at(node), "write COUNT(*), or aggregate a column")
+
+
+def _refs(expression: Expr) -> Iterator[Ref]:
+    pending = [expression]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, Ref):
+            yield each
+        elif isinstance(each, Arithmetic):
+            pending += (each.left, each.right)
+        elif isinstance(each, Negation):
+            pending.append(each.operand)
+
+
+def _aggregate_type(function: str, argument: SqlType | None) -> SqlType | None:
+    if function == "COUNT":
+        return BIGINT
+    if function in ("MIN", "MAX") or argument is None:
+        return argument
+    is_decimal = argument.name not in _RANKS and argument.domain is Domain.DISCRETE
+    if function == "SUM" and not literals.is_floating(argument):
+        return argument if is_decimal else BIGINT
+    return argument if is_decimal else DOUBLE

@@ -1,0 +1,240 @@
+"""Text → queries: the one way in.
+
+sqlglot's Spark dialect parses; what its tree holds is resolved against the catalog, and everything else
+is refused.  Every mistake in the text is an ``SqlError`` with its place and what to write instead; the
+time and the stack it takes are bounded whatever the text.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from threading import RLock
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, SqlglotError
+
+from millpond.errors import NameError_, SqlError, one_line
+from millpond.frontend.catalog import TYPE_NAMES, read_table
+from millpond.frontend.guards import guard_statements, guard_text
+from millpond.frontend.refusals import all_read, statement
+from millpond.frontend.select import read_query
+from millpond.frontend.source import Source, position
+from millpond.query.model import Query, Table
+
+# sqlglot takes some 20 calls for a level of parentheses.
+_FRAMES = 6_000
+_LOCK = RLock()
+_QUOTES = {"'": "string", '"': "string", "`": "quoted name", "/*": "comment"}
+
+
+def parse(text: str) -> list[Query]:
+    """The queries of a text that also declares their tables.
+
+    >>> [query] = parse("CREATE STREAMING TABLE S (A INT, B INT); SELECT DISTINCT A FROM S WHERE B < 3")
+    >>> query.columns, query.selects[0].where.text
+    (('A',), 'B < 3')
+    """
+    with _room():
+        text = text.removeprefix("\ufeff")
+        tables: dict[str, Table] = {}
+        queries: list[Source] = []
+        for tokens in _statements(text):
+            source = Source(text, tokens, _tree(text, tokens))
+            if source.word(0) == "CREATE":
+                _declare(source, tables)
+            else:
+                queries.append(source)
+        if not queries:
+            raise SqlError(
+                "there is no query in the text", remedy="write a SELECT after the CREATE statements"
+            )
+        return [_query(source, tables) for source in queries]
+
+
+def parse_query(text: str, tables: Mapping[str, Table]) -> Query:
+    """One SELECT (or UNION of such) against tables that are known already, by name.
+
+    >>> [declared] = parse("CREATE STREAMING TABLE S (A INT); SELECT A FROM S")
+    >>> parse_query("SELECT MAX(A) FROM s", declared.tables).columns
+    ('max(A)',)
+    """
+    with _room():
+        text = text.removeprefix("\ufeff")
+        statements = _statements(text)
+        if not statements:
+            raise SqlError("there is no query in the text", remedy="write a SELECT")
+        if statements[0][0].text.upper() == "CREATE":
+            place = position(text, statements[0][0].start)
+            raise SqlError(
+                "CREATE is outside the language here", place, "write one SELECT over the session's views"
+            )
+        if len(statements) > 1:
+            place = position(text, statements[1][0].start)
+            raise SqlError("a second statement starts here", place, "write one SELECT")
+        return _query(Source(text, statements[0], _tree(text, statements[0])), tables)
+
+
+def read_text(path: str | PathLike[str]) -> str:
+    """The text of a file; SqlError where there is no such file or it holds no UTF-8 text."""
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise SqlError("this is not UTF-8 text", remedy="give a file with SQL in it") from None
+    except FileNotFoundError:
+        raise SqlError("there is no such file") from None
+    except IsADirectoryError:
+        raise SqlError("this is a directory", remedy="give a file with SQL in it") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise SqlError(f"it cannot be read: {one_line(reason)}") from None
+
+
+def _declare(source: Source, tables: dict[str, Table]) -> None:
+    table = read_table(source)
+    all_read(source)
+    if table.name.lower() in {name.lower() for name in tables}:
+        place = source.at(source.tree.this)
+        raise NameError_(f"table {one_line(table.name)} is declared twice", place, "declare it once")
+    tables[table.name] = table
+
+
+def _query(source: Source, tables: Mapping[str, Table]) -> Query:
+    query = read_query(source, tables)
+    all_read(source)
+    return query
+
+
+# --- statements ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Stack enough for a text of the allowed depth, however deep the caller stands; silence from sqlglot."""
+    log = logging.getLogger("sqlglot")
+    with _LOCK:
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(limit + _FRAMES)
+        log.addFilter(_nothing)
+        try:
+            yield
+        except RecursionError:
+            raise SqlError("the text is nested too deep", remedy="leave out parentheses") from None
+        finally:
+            log.removeFilter(_nothing)
+            sys.setrecursionlimit(limit)
+
+
+def _nothing(_: logging.LogRecord) -> bool:
+    return False
+
+
+def _statements(text: str) -> list[list[Token]]:
+    """The tokens of each statement, none of them beyond what can be read in reasonable time."""
+    guard_text(text)
+    statements: list[list[Token]] = [[]]
+    for token in _tokens(text):
+        if token.token_type is TokenType.SEMICOLON:
+            statements.append([])
+        else:
+            statements[-1].append(token)
+    statements = [_mended(text, tokens) for tokens in statements if tokens]
+    guard_statements(text, statements)
+    return statements
+
+
+# --- sqlglot -----------------------------------------------------------------------------------------
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        return list(Spark().tokenize(text))
+    except SqlglotError:
+        raise _unclosed(text) from None
+
+
+def _unclosed(text: str) -> SqlError:
+    """The place of the quote or comment that never ends: the last one that opens outside of all others."""
+    closed = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`(?:``|[^`])*`|/\*.*?\*/|--[^\n]*"
+    for found in re.finditer(rf"{closed}|(?P<open>'|\"|`|/\*)", text, re.DOTALL):
+        if found["open"]:
+            place = position(text, found.start())
+            return SqlError(f"a {_QUOTES[found['open']]} starts here and never ends", place, "close it")
+    return SqlError("the text ends within a string, a quoted name or a comment", remedy="close it")
+
+
+def _tree(text: str, tokens: list[Token]) -> exp.Expr:
+    """sqlglot's tree of one statement."""
+    first = tokens[0].text
+    if first.upper() not in ("CREATE", "SELECT", "("):
+        construct, remedy = statement(first)
+        raise SqlError(f"{construct} is outside the language", position(text, tokens[0].start), remedy)
+    try:
+        trees = Spark().parser().parse(tokens, text)
+    except ParseError as error:
+        raise _unparsed(text, tokens, error) from None
+    except RecursionError:
+        raise
+    except Exception:  # whatever a parser that is not ours raises, the text is what it stumbled over
+        trees = []
+    if len(trees) != 1 or trees[0] is None:
+        raise SqlError(
+            "this statement is not understood", position(text, tokens[0].start), "write it in a simpler way"
+        )
+    return trees[0]
+
+
+def _mended(text: str, tokens: list[Token]) -> list[Token]:
+    """Tokens as Spark sees them where sqlglot's parser expects others.
+
+    ``USING org.example.Source`` names one format, and ``'it''s'`` is one string with a quote in it.
+    """
+    mended: list[Token] = []
+    in_format = False
+    for token in tokens:
+        last = mended[-1] if mended else token
+        is_touching = token.start == last.end + 1 and token is not last
+        in_format = last.token_type is TokenType.USING or (in_format and is_touching)
+        kinds = {token.token_type, last.token_type}
+        quote = text[token.start]
+        if kinds == {TokenType.STRING} and is_touching and quote == text[last.start] == text[last.end]:
+            mended[-1] = _merged(last, token, TokenType.STRING, quote)
+        elif in_format and is_touching and (token.text == "." or last.text.endswith(".")):
+            mended[-1] = _merged(last, token, TokenType.IDENTIFIER, "")
+        else:
+            mended.append(token)
+    return mended
+
+
+def _merged(first: Token, second: Token, kind: TokenType, between: str) -> Token:
+    text = first.text + between + second.text
+    return Token(kind, text, second.line, second.col, first.start, second.end)
+
+
+def _unparsed(text: str, tokens: list[Token], error: ParseError) -> SqlError:
+    """A parse error in one line and in our words."""
+    found = error.errors[0] if error.errors else {}
+    near, description = one_line(str(found.get("highlight") or ""), 40), str(found.get("description") or "")
+    at = (found.get("line"), found.get("col"))
+    place = position(
+        text, next((token.start for token in tokens if (token.line, token.col) == at), tokens[-1].start)
+    )
+    in_create = tokens[0].text.upper() == "CREATE"
+    remedy = (
+        f"the types are {TYPE_NAMES}"
+        if in_create
+        else "look at the words before it, or put ; between statements"
+    )
+    if "missing for" in description or "but got" in description or not near:
+        return SqlError(f"something is missing after {near or 'this'}", place, "complete the statement")
+    if description.startswith("Expecting"):
+        return SqlError(
+            f"expected {one_line(description[9:], 20)} at {near}", place, remedy if in_create else "close it"
+        )
+    return SqlError(f"{near} is not expected here", place, remedy)

@@ -1,0 +1,193 @@
+"""One statement: its text, sqlglot's tree of it, and where in the text each node of the tree stands.
+
+sqlglot keeps places for names, constants and calls only.  All other nodes stand from their first to
+their last leaf, widened by the tokens that belong to them: ``IN (…)`` up to its parenthesis, ``-x`` from
+its sign.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import Token, TokenType, exp
+
+from millpond.errors import Position, SqlError, one_line
+
+AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median)
+_LEAVES = (exp.Identifier, exp.Literal, exp.Star, *AGGREGATES)
+_CASTS = (exp.Cast, exp.TryCast)
+_WORDLESS: dict[type[exp.Expr], tuple[TokenType, ...]] = {  # leaves that sqlglot gives no place
+    exp.Boolean: (TokenType.TRUE, TokenType.FALSE),
+    exp.Null: (TokenType.NULL,),
+    exp.Literal: (TokenType.NUMBER,),  # .5
+}
+# Trees may be this deep; chains of AND, OR and UNION are read in a loop and count once.
+MAX_DEPTH = 150
+_CHAINS = (exp.And, exp.Or, exp.Union)
+
+Span = tuple[int, int]  # the first and the last token
+
+
+def position(text: str, offset: int) -> Position:
+    """
+    >>> position("SELECT\\n  A", 9)
+    Position(line=2, column=3)
+    """
+    return Position(text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset))
+
+
+@dataclass
+class Source:
+    """A statement as typed and as parsed."""
+
+    text: str
+    tokens: list[Token]
+    tree: exp.Expr
+    leaves: set[int] = field(default_factory=set)  # tokens that are names, constants or aggregates
+    _spans: dict[int, Span] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        nodes = list(self.tree.walk(bfs=False))
+        own = self._own_tokens(nodes)
+        self._closing = self._parentheses()
+        depth: dict[int, int] = {}
+        for node in reversed(nodes):  # children come before their parents
+            key = id(node)
+            if key in own:
+                self._grow(key, (own[key], own[key]))
+            if key in self._spans:
+                self._spans[key] = self._widened(node, *self._spans[key], own.get(key))
+                self._grow(id(node.parent), self._spans[key])
+            deep = depth.get(key, 0) + (not (isinstance(node, _CHAINS) and isinstance(node.parent, _CHAINS)))
+            if deep > MAX_DEPTH:
+                raise SqlError(
+                    f"an expression is nested more than {MAX_DEPTH} levels deep",
+                    self.at(node),
+                    "write it in a simpler way, or as several queries",
+                )
+            depth[id(node.parent)] = max(depth.get(id(node.parent), 0), deep)
+
+    # --- what a node is in the text ------------------------------------------------------------------
+
+    def slice(self, node: exp.Expr) -> str:
+        """The user's own spelling of a node."""
+        first, last = self.span(node)
+        return self.text[self.tokens[first].start : self.tokens[last].end + 1]
+
+    def typed(self, node: exp.Expr) -> str:
+        """The same with the + signs in front of it."""
+        first, last = self.span(node)
+        return self.text[self.tokens[first - self.pluses(node)].start : self.tokens[last].end + 1]
+
+    def shown(self, node: exp.Expr) -> str:
+        """The same, fit for a message."""
+        return one_line(self.slice(node))
+
+    def at(self, node: exp.Expr) -> Position:
+        return self.token_at(self.span(node)[0])
+
+    def token_at(self, index: int) -> Position:
+        return position(self.text, self.tokens[index].start)
+
+    def word(self, index: int) -> str:
+        """A token in upper case, empty beyond the ends; ``GROUP BY`` is one token."""
+        return " ".join(self.tokens[index].text.upper().split()) if 0 <= index < len(self.tokens) else ""
+
+    def keyword_at(self, node: exp.Expr, *keywords: str) -> Position:
+        """Where a construct starts that has one of some keywords; the node itself where none is found."""
+        first, last = self.span(node)
+        for index in (*range(first, last + 1), *range(first - 1, -1, -1), *range(last + 1, len(self.tokens))):
+            if index not in self.leaves and not set(keywords).isdisjoint(self.word(index).split()):
+                return self.token_at(index)
+        return self.token_at(first)
+
+    def span(self, node: exp.Expr) -> Span:
+        """A node's tokens, or those of what it is part of where it has none of its own."""
+        here: exp.Expr | None = node
+        while here is not None:
+            if id(here) in self._spans:
+                return self._spans[id(here)]
+            here = here.parent
+        return 0, len(self.tokens) - 1
+
+    def pluses(self, node: exp.Expr) -> int:
+        """The number of + signs in front of a value: they are not in the tree."""
+        return 0 if isinstance(node, exp.Binary) else self._pluses(self.span(node)[0])
+
+    def _pluses(self, first: int) -> int:
+        count = 0
+        while self.word(first - 1 - count) == "+":
+            count += 1
+        before = first - 1 - count
+        is_binary = before in self.leaves or self.word(before) in (")", "NULL", "TRUE", "FALSE")
+        return count - is_binary if count else 0
+
+    # --- finding the places --------------------------------------------------------------------------
+
+    def _own_tokens(self, nodes: list[exp.Expr]) -> dict[int, int]:
+        """The token of each leaf; leaves without a place take the next fitting token before the next leaf."""
+        starts: dict[int, int] = {}
+        for index, token in enumerate(self.tokens):
+            starts.setdefault(token.start, index)
+        own = {id(node): starts[node.meta["start"]] for node in nodes if node.meta.get("start") in starts}
+        placed = {own[id(node)] for node in nodes if id(node) in own and isinstance(node, _LEAVES)}
+        reached = -1
+        for node in nodes:
+            if id(node) in own:
+                reached = max(reached, own[id(node)])
+            elif type(node) in _WORDLESS:
+                for index in range(reached + 1, len(self.tokens)):
+                    if index in placed:
+                        break
+                    if self.tokens[index].token_type in _WORDLESS[type(node)]:
+                        own[id(node)] = reached = index
+                        break
+        # The tokenizer splits 1L into three tokens with the place of the one.
+        kinds = (*_LEAVES, exp.Boolean, exp.Null)
+        at_leaf = {self.tokens[own[id(n)]].start for n in nodes if id(n) in own and isinstance(n, kinds)}
+        self.leaves = {index for index, token in enumerate(self.tokens) if token.start in at_leaf}
+        return own
+
+    def _parentheses(self) -> dict[int, int]:
+        closing: dict[int, int] = {}
+        opened: list[int] = []
+        for index, token in enumerate(self.tokens):
+            if token.token_type is TokenType.L_PAREN:
+                opened.append(index)
+            elif token.token_type is TokenType.R_PAREN and opened:
+                closing[opened.pop()] = index
+        return closing
+
+    def _grow(self, key: int, span: Span) -> None:
+        first, last = self._spans.get(key, span)
+        self._spans[key] = min(first, span[0]), max(last, span[1])
+
+    def _widened(self, node: exp.Expr, first: int, last: int, own: int | None) -> Span:
+        if isinstance(node, exp.Literal) and not node.meta and self.word(first - 1) == ".":
+            return first - 1, last
+        is_leaf = isinstance(node, exp.Identifier | exp.Literal)
+        if own is not None and not is_leaf and own + 1 in self._closing:  # a call
+            return first, max(last, self._closing[own + 1])
+        if isinstance(node, exp.Paren | exp.Subquery | exp.Tuple) and self._closing.get(first - 1, -1) > last:
+            return first - 1, self._closing[first - 1]
+        if isinstance(node, exp.In) and self.word(last + 1) == ")":
+            return first, last + 1
+        if isinstance(node, exp.Neg) or (isinstance(node, exp.Not) and self.word(first - 1) in ("NOT", "!")):
+            return max(first - 1, 0), last
+        if isinstance(node, exp.Select):
+            return next((i for i in range(first, -1, -1) if self.word(i) == "SELECT"), first), last
+        if isinstance(node, _CASTS):
+            return self._cast(first, last)
+        if isinstance(node, exp.Binary | exp.Predicate):
+            return first - self._pluses(first), last
+        return first, last
+
+    def _cast(self, first: int, last: int) -> Span:
+        """``CAST(x AS t)``, ``t 'x'``, or a number with its suffix."""
+        if last + 2 < len(self.tokens) and self.tokens[first].start == self.tokens[last + 1].start:
+            return first, last + 2
+        if self.word(last + 1) == "::":
+            return first, last
+        if first - 1 in self._closing:
+            return max(first - 2, 0), self._closing[first - 1]
+        return max(first - 1, 0), last

@@ -1,0 +1,205 @@
+"""Models of a stream's join values: one value a step, and what is known of the steps to come.
+
+A model is a constant.  All it needs of the history is a :class:`Past`: the step reached and the value seen
+there.  Corollary 5 and Theorem 5 of paper 3 say that for each of these models the future of a value depends
+on less than that; :meth:`Model.place` makes it one row and one column of a table.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import ceil, floor
+
+import numpy as np
+
+from millpond.models.arrays import Floats, Ints, integers
+from millpond.models.noise import Noise
+
+
+@dataclass(frozen=True)
+class Past:
+    """What a model must know of the history: the current step t0, and the value that arrived in it."""
+
+    now: int
+    last: int = 0
+
+
+class Model(ABC):
+    """A stream of integers, one a step."""
+
+    @abstractmethod
+    def chances(self, values: Ints, ahead: int, past: Past) -> Floats:
+        """Pr{X_{t0+Δ} = v | history}: a row for each Δ from 1 to ``ahead``, a column for each value."""
+
+    def first_chances(self, values: Ints, ahead: int, past: Past) -> Floats:
+        """Pr{X_{t0+Δ} = v and v does not come before t0+Δ | history}, laid out as in :meth:`chances`.
+
+        Values of different steps are independent unless a model says otherwise.
+        """
+        chances = self.chances(values, ahead, past)
+        missed = np.cumprod(1 - chances, axis=0)
+        chances[1:] *= missed[:-1]
+        return chances
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator, steps: int) -> Ints:
+        """A stream drawn from the model, from step 0 on."""
+
+    @abstractmethod
+    def reach(self, ahead: int) -> tuple[int, int]:
+        """The lowest and highest value that can come within ``ahead`` steps, less :meth:`origin_value`."""
+
+    def origin_value(self, past: Past) -> int:
+        """The value from which :meth:`reach` counts."""
+        return 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows a table of this model has."""
+        return 1
+
+    @property
+    def scale(self) -> int:
+        """By how many columns of a table two neighbouring values lie apart."""
+        return 1
+
+    def place(self, now: Ints, last: Ints) -> tuple[Ints, Ints]:
+        """For each past, its row and its origin: value v then lies in column ``scale * v - origin``.
+
+        Any two values in the same row and column of any two pasts have the same future.
+        """
+        raise TypeError(f"no table for {type(self).__name__}: its future does not repeat")
+
+
+@dataclass(frozen=True, eq=False)
+class Offline(Model):
+    """A stream known in advance; ``values[t]`` comes at step t, and nothing after the last one."""
+
+    values: Ints
+
+    def chances(self, values: Ints, ahead: int, past: Past) -> Floats:
+        coming = self.values[past.now + 1 : past.now + 1 + ahead]
+        chances = np.zeros((ahead, len(values)))
+        chances[: len(coming)] = coming[:, None] == values[None, :]
+        return chances
+
+    def reach(self, ahead: int) -> tuple[int, int]:
+        return int(self.values.min()), int(self.values.max())
+
+    def sample(self, rng: np.random.Generator, steps: int) -> Ints:
+        return self.values[:steps]
+
+
+@dataclass(frozen=True, eq=False)
+class Scripted(Model):
+    """Independent steps, each with a distribution of its own; ``steps[t]`` rules step t.
+
+    A distribution may sum to less than one by holding values that nothing joins.
+    """
+
+    steps: tuple[Noise, ...]
+
+    def chances(self, values: Ints, ahead: int, past: Past) -> Floats:
+        coming = self.steps[past.now + 1 : past.now + 1 + ahead]
+        chances = np.zeros((ahead, len(values)))
+        for delta, noise in enumerate(coming):
+            chances[delta] = noise(values)
+        return chances
+
+    def reach(self, ahead: int) -> tuple[int, int]:
+        return min(noise.first for noise in self.steps), max(noise.last for noise in self.steps)
+
+    def sample(self, rng: np.random.Generator, steps: int) -> Ints:
+        return integers([noise.sample(rng, 1)[0] for noise in self.steps[:steps]])
+
+
+@dataclass(frozen=True, eq=False)
+class Stationary(Model):
+    """The same distribution at every step (section 5.2)."""
+
+    noise: Noise
+
+    def chances(self, values: Ints, ahead: int, past: Past) -> Floats:
+        return np.tile(self.noise(values), (ahead, 1))
+
+    def reach(self, ahead: int) -> tuple[int, int]:
+        return self.noise.first, self.noise.last
+
+    def place(self, now: Ints, last: Ints) -> tuple[Ints, Ints]:
+        return np.zeros_like(now), np.zeros_like(now)
+
+    def sample(self, rng: np.random.Generator, steps: int) -> Ints:
+        return self.noise.sample(rng, steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Trend(Model):
+    """A line plus noise: X_t = floor(slope t + intercept) + Y_t (sections 5.3 and 5.4).
+
+    The slope is a fraction, so that a table holds the future exactly: with slope p/q a value's future
+    depends only on q v - (p t + c), its distance from the line in units of 1/q.  The intercept is rounded
+    down to such units, which changes no value.
+    """
+
+    slope: Fraction
+    intercept: Fraction
+    noise: Noise
+
+    def __post_init__(self) -> None:
+        units = self.slope.denominator
+        object.__setattr__(self, "intercept", Fraction(floor(self.intercept * units), units))
+
+    @classmethod
+    def line(cls, slope: float | Fraction, intercept: float | Fraction, noise: Noise) -> Trend:
+        """The trend whose slope is the nearest fraction with a denominator of at most 64."""
+        return cls(Fraction(slope).limit_denominator(64), Fraction(intercept), noise)
+
+    @cached_property
+    def scale(self) -> int:
+        return self.slope.denominator
+
+    @cached_property
+    def climb(self) -> int:
+        """By how much the line rises in a step, in units of 1/scale."""
+        return int(self.slope * self.scale)
+
+    @cached_property
+    def start(self) -> int:
+        """The line at step 0, in units of 1/scale."""
+        return int(self.intercept * self.scale)
+
+    def height(self, now: Ints) -> Ints:
+        """The line at each step, in units of 1/scale."""
+        return self.climb * now + self.start
+
+    def centre(self, now: Ints) -> Ints:
+        """The line at each step, rounded down to an integer."""
+        return self.height(now) // self.scale
+
+    def chances(self, values: Ints, ahead: int, past: Past) -> Floats:
+        steps = past.now + 1 + np.arange(ahead)
+        return self.noise(values[None, :] - self.centre(steps)[:, None])
+
+    def reach(self, ahead: int) -> tuple[int, int]:
+        ends = (ceil(self.slope), ceil(self.slope * ahead), floor(self.slope), floor(self.slope * ahead))
+        return self.noise.first + min(ends), self.noise.last + max(ends)
+
+    def sample(self, rng: np.random.Generator, steps: int) -> Ints:
+        return self.centre(np.arange(steps)) + self.noise.sample(rng, steps)
+
+    def place(self, now: Ints, last: Ints) -> tuple[Ints, Ints]:
+        return np.zeros_like(now), self.height(now)
+
+    def origin_value(self, past: Past) -> int:
+        return int(self.centre(np.array(past.now)))
+
+    def leaves(self, values: Ints) -> Ints:
+        """For each value, the first step from which the noise around the line no longer reaches it."""
+        if self.climb > 0:
+            return -((self.start - self.scale * (values - self.noise.first + 1)) // self.climb)
+        if self.climb < 0:
+            return (self.start - self.scale * (values - self.noise.last)) // -self.climb + 1
+        raise ValueError("a level line never leaves a value behind")

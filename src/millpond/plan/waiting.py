@@ -1,0 +1,277 @@
+"""What is kept of partial matches: for every set of streams that can wait for the others.
+
+Of a partial match, the future asks only for what the result needs of it, and for what it demands of the
+columns still to come: a lower or an upper end for each.  With duplicates its combinations are counted;
+without, of those that differ in their demands alone the least demanding are kept, a *front*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millpond.plan.classes import NoPlan
+from millpond.plan.needs import Need
+from millpond.query.closure import Closure, Range
+from millpond.query.model import Ref
+from millpond.query.time_order import Group, TimeOrder, clocks_of
+from millpond.query.types import Domain
+
+# Sets of streams are exponential in number.
+_MAX_GROUPS = 8
+# Columns, each with its slack.
+_Terms = tuple[tuple[Ref, Fraction], ...]
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What partial matches ask of columns that are still to come.
+
+    ``low``: of all partners z to be at least the value, which is the largest ``x - slack`` over its terms;
+    else at most the value, the smallest ``x + slack``.  ``strict`` excludes the value itself.  ``partners``
+    say by how much the end differs from the value: z >= value + shift.  ``exact``: the end is both lower
+    and upper.  ``least`` is a lower end that all partners have anyway (for upper demands an upper one).
+    """
+
+    low: bool
+    strict: bool
+    terms: tuple[tuple[Ref, Fraction], ...]
+    partners: tuple[tuple[Ref, Fraction], ...]
+    exact: bool
+    least: Fraction | None
+
+    def shift(self, partner: Ref) -> Fraction | None:
+        return dict(self.partners).get(partner)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A set of streams whose partial matches are kept: columns of the result, demands, and values that a
+    coming row must differ from."""
+
+    groups: tuple[Group, ...]
+    shown: tuple[Ref, ...]
+    demands: tuple[Demand, ...]
+    differing: tuple[Ref, ...]
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return tuple(alias for group in self.groups for alias in group)
+
+    def demand_on(self, partner: Ref, low: bool, strict: bool) -> tuple[int, Fraction] | None:
+        """The number of the demand on a column, and the shift of its end."""
+        for number, demand in enumerate(self.demands):
+            shift = demand.shift(partner)
+            if shift is not None and demand.strict == strict and (demand.low == low or demand.exact):
+                return number, shift
+        return None
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """How matches of a set come about: rows of ``new`` arrive together, those of ``old`` were there."""
+
+    new: tuple[Group, ...]
+    old: Waiting | None
+
+
+@dataclass(frozen=True)
+class WaitingPlan:
+    """A set of streams with the ways in which its matches come about."""
+
+    waiting: Waiting
+    arrivals: tuple[Arrival, ...]
+
+
+class TimedNeed:
+    """The partial matches of one need; ``shown`` are the columns that its results are made of."""
+
+    def __init__(self, need: Need, shown: Iterable[Ref]) -> None:
+        self.need = need
+        self.part = need.part
+        self.closure: Closure = need.part.closure
+        self.order = TimeOrder(need.part)
+        self.shown = tuple(sorted(set(shown), key=str))
+        if len(self.order.groups) > _MAX_GROUPS:
+            raise NoPlan(f"more than {_MAX_GROUPS} streams are joined in time")
+        self._clocks = set(clocks_of(need.part.select).values())
+        for group in self.order.groups:
+            clock = self.order.clocks.get(group[0])
+            if clock is not None and self.order.ends(group) and self.closure.range(clock).high is None:
+                raise NoPlan(f"{group[0]} ends at timestamps of a relation")
+        self._values = [
+            n.ref for n in self.closure.nodes if n.type.domain is not Domain.TIME or self._known(n.ref)
+        ]
+
+    def is_value(self, ref: Ref) -> bool:
+        return ref in self._values
+
+    def _known(self, ref: Ref) -> bool:
+        """A timestamp that is a value: that of a relation, or a clock that is compared with one."""
+        if ref.occurrence in self.order.relations:
+            return True
+        relations = [n.ref for n in self.closure.nodes if n.ref.occurrence in self.order.relations]
+        return any(
+            r in self.closure.index and self.bound(*pair) is not None
+            for r in relations
+            for pair in ((ref, r), (r, ref))
+        )
+
+    @cached_property
+    def real(self) -> tuple[Group, ...]:
+        """The groups whose rows arrive; the virtual stream of MIN and MAX never does."""
+        return tuple(g for g in self.order.groups if all(a in self.aliases for a in g))
+
+    @cached_property
+    def aliases(self) -> tuple[str, ...]:
+        return tuple(a for a in self.need.scope if a != "?")
+
+    # --- sets ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def sets(self) -> tuple[WaitingPlan, ...]:
+        """Every set that can wait, smaller ones first; the last is the set of all streams."""
+        known: dict[frozenset[Group], Waiting] = {}
+        plans = []
+        for groups in self.order.waiting_sets():
+            if not all(g in self.real for g in groups):
+                continue
+            waiting = self._waiting(groups)
+            known[frozenset(groups)] = waiting
+            plans.append(WaitingPlan(waiting, tuple(self._arrivals(groups, known))))
+        return tuple(plans)
+
+    def _arrivals(
+        self, groups: tuple[Group, ...], known: dict[frozenset[Group], Waiting]
+    ) -> Iterable[Arrival]:
+        whole = frozenset(groups)
+        for old in sorted(known, key=len):
+            new = tuple(g for g in groups if g not in old)
+            if not old < whole or self.order.relations in new or not self.order.can_come_together(new):
+                continue
+            if self.order.can_come_after(new, old):
+                yield Arrival(new, known[old])
+        if self.order.can_come_together(groups) and (
+            not self.order.relations or groups == (self.order.relations,)
+        ):
+            yield Arrival(groups, None)
+
+    def _waiting(self, groups: tuple[Group, ...]) -> Waiting:
+        inside = {alias for group in groups for alias in group}
+        own = [ref for ref in self._values if ref.occurrence in inside]
+        outside = [ref for ref in self._values if ref.occurrence not in inside]
+        shown = tuple(ref for ref in self.shown if ref.occurrence in inside)
+        demands = tuple(self._demands(own, outside))
+        return Waiting(groups, shown, demands, self._differing(inside))
+
+    def _differing(self, inside: set[str]) -> tuple[Ref, ...]:
+        """Columns that a coming column must differ from, where no order says so already."""
+        out = []
+        for d in self.part.apart:
+            if d.right is None or {d.left, d.right} & self._clocks:
+                continue
+            if self.closure.keeps_apart(d.left, d.right, d.value):
+                continue
+            ends = [ref for ref in (d.left, d.right) if ref.occurrence in inside]
+            if len(ends) == 1:
+                out.append(ends[0])
+        return tuple(dict.fromkeys(out))
+
+    def refusable(self, ref: Ref) -> Range:
+        """Where the values of a column lie that a coming one can be equal to, as far as that is known."""
+        lows: list[Fraction | None] = []
+        highs: list[Fraction | None] = []
+        for d in self.part.apart:
+            for mine, other, shift in ((d.left, d.right, d.value), (d.right, d.left, -d.value)):
+                if mine == ref and other is not None and other.occurrence != ref.occurrence:
+                    r = self.closure.range(other)
+                    lows.append(None if r.low is None else r.low + shift)
+                    highs.append(None if r.high is None else r.high + shift)
+        return Range(
+            min((x for x in lows if x is not None), default=None) if None not in lows else None,
+            max((x for x in highs if x is not None), default=None) if None not in highs else None,
+        )
+
+    # --- demands ---------------------------------------------------------------------------------------
+
+    def bound(self, x: Ref, y: Ref) -> tuple[Fraction, bool] | None:
+        """The least bound of ``x - y`` that is not implied by constants."""
+        i, j = self.closure.index[x], self.closure.index[y]
+        if self.closure.origin[i] != self.closure.origin[j] or not self.closure.finite[i, j]:
+            return None
+        return None if self._by_origin[i, j] else self.closure.bound(x, y)
+
+    @cached_property
+    def _by_origin(self) -> NDArray[np.bool_]:
+        """What constants alone imply; the values of relations and streams that end are kept."""
+        return self.closure.anchored(()).by_constants
+
+    def _demands(self, own: Sequence[Ref], outside: Sequence[Ref]) -> list[Demand]:
+        found: dict[tuple[bool, bool, bool, _Terms], list[tuple[Ref, Fraction]]] = {}
+        for z in outside:
+            for low in (True, False):
+                for strict in (True, False):
+                    terms = self._terms(own, z, low, strict)
+                    if terms:
+                        base = terms[0][1]
+                        exact = len(terms) == 1 and self.closure.fixed_difference(terms[0][0], z)
+                        key = (exact, low, strict, tuple((x, slack - base) for x, slack in terms))
+                        found.setdefault(key, []).append((z, -base if low else base))
+        demands = [self._demand(*key, tuple(partners)) for key, partners in found.items()]
+        return [d for d in demands if not d.exact or d.low]  # an exact demand is lower and upper in one
+
+    def _terms(self, own: Sequence[Ref], z: Ref, low: bool, strict: bool) -> list[tuple[Ref, Fraction]]:
+        """The columns that bound ``z`` (from below if ``low``), without those that others imply."""
+        bounds = {}
+        for x in own:
+            bound = self.bound(x, z) if low else self.bound(z, x)
+            if bound is not None and bound[1] == strict:
+                bounds[x] = bound[0]
+        kept: list[tuple[Ref, Fraction]] = []
+        for x, slack in bounds.items():
+            if not any(
+                self._implies(y, bounds[y], x, slack, low)
+                and not (
+                    self._implies(x, slack, y, bounds[y], low)
+                    and list(bounds).index(x) < list(bounds).index(y)
+                )
+                for y in bounds
+                if y != x
+            ):
+                kept.append((x, slack))
+        return kept
+
+    def _implies(self, y: Ref, slack_y: Fraction, x: Ref, slack_x: Fraction, low: bool) -> bool:
+        """What ``y`` demands of a column covers what ``x`` demands, in every match that has both."""
+        pair = (x, y) if low else (y, x)
+        i, j = self.closure.index[pair[0]], self.closure.index[pair[1]]
+        if self.closure.origin[i] != self.closure.origin[j] or not self.closure.finite[i, j]:
+            return False
+        bound = self.closure.bound(*pair)
+        return bound is not None and bound[0] + slack_y <= slack_x
+
+    def _demand(
+        self,
+        exact: bool,
+        low: bool,
+        strict: bool,
+        terms: _Terms,
+        partners: tuple[tuple[Ref, Fraction], ...],
+    ) -> Demand:
+        return Demand(low, strict, terms, partners, exact, None if exact else self._least(low, partners))
+
+    def _least(self, low: bool, partners: Sequence[tuple[Ref, Fraction]]) -> Fraction | None:
+        """Below this (above it, for upper demands) a value demands nothing of any partner."""
+        ends = []
+        for z, shift in partners:
+            r = self.closure.range(z)
+            end = r.low if low else r.high
+            if end is None:
+                return None
+            ends.append(end - shift)
+        return min(ends) if low else max(ends)

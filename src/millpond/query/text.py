@@ -1,0 +1,24 @@
+"""Expressions as text for a person."""
+
+from __future__ import annotations
+
+from millpond.query.model import Aggregate, Arithmetic, Expr, Literal, Negation, Ref
+
+
+def expression_text(expr: Expr) -> str:
+    """An expression as SQL, without the names of occurrences."""
+    match expr:
+        case Literal(value=None):
+            return "NULL"
+        case Literal(value=str() as text):
+            return "'" + text.replace("'", "''") + "'"
+        case Literal(value=value):
+            return str(value)
+        case Ref(column=column):
+            return column
+        case Negation(operand=operand):
+            return f"-{expression_text(operand)}"
+        case Arithmetic(operator=op, left=left, right=right):
+            return f"({expression_text(left)} {op} {expression_text(right)})"
+        case Aggregate(text=text):
+            return text

@@ -1,0 +1,179 @@
+"""Expressions and conditions as SQL text, for Spark's column expressions and for DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import Decimal, localcontext
+from enum import Enum
+from fractions import Fraction
+
+from millpond.query.model import (
+    Aggregate,
+    And,
+    Arithmetic,
+    Comparison,
+    Condition,
+    Expr,
+    IsNull,
+    Literal,
+    Negation,
+    Not,
+    NotTrue,
+    Op,
+    Or,
+    Ref,
+    Scalar,
+    Truth,
+)
+from millpond.query.types import DOUBLE, Family, SqlType
+
+
+class Dialect(Enum):
+    """Whose SQL it is.  The two agree on all but quotes, and the numbers of days and moments."""
+
+    SPARK = "spark"
+    DUCKDB = "duckdb"
+
+    def name_of(self, identifier: str) -> str:
+        """
+        >>> Dialect.SPARK.name_of("a`b"), Dialect.DUCKDB.name_of("A")
+        ('`a``b`', '"A"')
+        """
+        quote = "`" if self is Dialect.SPARK else '"'
+        return quote + identifier.replace(quote, quote * 2) + quote
+
+    def string(self, text: str) -> str:
+        """
+        >>> Dialect.SPARK.string("it's"), Dialect.DUCKDB.string("it's")
+        ("'it\\\\'s'", "'it''s'")
+        """
+        if self is Dialect.DUCKDB:
+            return "'" + text.replace("'", "''") + "'"
+        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    def days(self, text: str) -> str:
+        """The number of days since 1970-01-01."""
+        return f"unix_date({text})" if self is Dialect.SPARK else f"({text} - DATE '1970-01-01')"
+
+    def micros(self, text: str) -> str:
+        """The number of microseconds since 1970-01-01."""
+        return f"unix_micros({text})" if self is Dialect.SPARK else f"epoch_us({text})"
+
+    def type_of(self, type_: SqlType) -> str:
+        if self is Dialect.DUCKDB and type_.family is Family.STRING:
+            return "VARCHAR"
+        return type_.name
+
+
+# Digits that a decimal holds, before and after the point.
+_MOST_DIGITS = 38
+# How a column is spelled.
+Names = Callable[[Ref], str]
+
+
+def value_text(value: Scalar, type_: SqlType | None, dialect: Dialect) -> str:
+    """A constant with its type.
+
+    >>> from millpond.query.types import INT
+    >>> value_text(3, INT, Dialect.SPARK), value_text(0.5, DOUBLE, Dialect.DUCKDB)
+    ('CAST(3 AS INT)', "CAST('0.5' AS DOUBLE)")
+    """
+    match value:
+        case None:
+            return "NULL" if type_ is None else f"CAST(NULL AS {dialect.type_of(type_)})"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case str():
+            return dialect.string(value)
+        case timedelta():
+            seconds = Decimal(value // timedelta(microseconds=1)) / 1_000_000
+            unit = "' SECOND" if dialect is Dialect.SPARK else " seconds'"
+            return f"INTERVAL '{seconds:f}{unit}"
+        case datetime():
+            return f"TIMESTAMP '{value:%Y-%m-%d %H:%M:%S.%f}'"
+        case date():
+            return f"DATE '{value.isoformat()}'"
+        case float():
+            return f"CAST('{value!r}' AS {type_ or DOUBLE})"
+        case Decimal():
+            return f"CAST('{value:f}' AS {type_})"
+        case int():
+            return f"CAST({value} AS {type_})" if type_ is not None else str(value)
+
+
+def number_text(point: Fraction) -> str:
+    """A number without a type of its own: whole, or with as many digits as a decimal holds, or a double.
+
+    >>> number_text(Fraction(-3)), number_text(Fraction(1, 8)), number_text(Fraction(1, 3))
+    ('-3', '0.125', "CAST('0.3333333333333333' AS DOUBLE)")
+    """
+    with localcontext(prec=_MOST_DIGITS):
+        number = Decimal(point.numerator) / Decimal(point.denominator)
+    text = f"{number:f}"
+    if Fraction(number) == point and len(text.lstrip("-0").replace(".", "")) <= _MOST_DIGITS:
+        return text
+    return f"CAST('{float(point)!r}' AS DOUBLE)"
+
+
+def expression_sql(expr: Expr, names: Names, dialect: Dialect) -> str:
+    match expr:
+        case Literal(value=value, type=type_):
+            return value_text(value, type_, dialect)
+        case Ref():
+            return names(expr)
+        case Negation(operand=operand):
+            return f"(- {expression_sql(operand, names, dialect)})"
+        case Arithmetic(operator=operator, left=left, right=right):
+            by = expression_sql(right, names, dialect)
+            if operator in "/%" and dialect is Dialect.DUCKDB and not isinstance(right, Literal):
+                # To divide by zero is an error in Spark.
+                by = f"CASE WHEN {by} = 0 THEN error('division by zero') ELSE {by} END"
+            return f"({expression_sql(left, names, dialect)} {operator} {by})"
+        case Aggregate():
+            raise ValueError("an aggregate is no column expression")
+
+
+def condition_sql(cond: Condition, names: Names, dialect: Dialect) -> str:
+    match cond:
+        case Truth(value=None):
+            return "CAST(NULL AS BOOLEAN)"
+        case Truth(value=value):
+            return "TRUE" if value else "FALSE"
+        case Comparison(left=left, operator=operator, right=right):
+            sign = "<>" if operator is Op.NE else operator.value
+            return f"({expression_sql(left, names, dialect)} {sign} {expression_sql(right, names, dialect)})"
+        case IsNull(operand=operand):
+            return f"({expression_sql(operand, names, dialect)} IS NULL)"
+        case Not(operand=operand):
+            return f"(NOT {condition_sql(operand, names, dialect)})"
+        case NotTrue(operand=operand):
+            return f"({condition_sql(operand, names, dialect)} IS NOT TRUE)"
+        case And(operands=operands):
+            return all_of([condition_sql(c, names, dialect) for c in operands])
+        case Or(operands=operands):
+            return any_of([condition_sql(c, names, dialect) for c in operands])
+
+
+def all_of(texts: list[str]) -> str:
+    """
+    >>> all_of([]), all_of(["a", "TRUE"]), all_of(["a", "b"])
+    ('TRUE', 'a', '(a AND b)')
+    """
+    kept = [t for t in dict.fromkeys(texts) if t != "TRUE"]
+    if len(kept) < 2:
+        return kept[0] if kept else "TRUE"
+    return "(" + " AND ".join(kept) + ")"
+
+
+def any_of(texts: list[str]) -> str:
+    return "(" + " OR ".join(dict.fromkeys(texts)) + ")" if texts else "FALSE"
+
+
+def widened(value: str, type_: SqlType) -> str:
+    """A value (in DuckDB) as Spark computes with it: single floats as doubles, decimals with room to grow."""
+    if type_.name == "FLOAT":
+        return f"CAST({value} AS DOUBLE)"
+    if type_.name.startswith("DECIMAL"):
+        return f"CAST({value} AS DECIMAL(38,{len(str(type_.step.denominator)) - 1}))"
+    return value

@@ -1,0 +1,279 @@
+"""Runs that are killed and go on: the output must be the batch answer, no row lost or doubled.
+
+Under a budget it must be the output of the same run undisturbed.
+
+    python -m tests.campaigns.faults_on_spark driver --kills 20
+    python -m tests.campaigns.faults_on_spark worker --kills 2
+
+``driver`` kills the whole run, Python and JVM, with SIGKILL at random moments and starts it again from
+its checkpoint.  ``worker`` runs on a standalone cluster of two workers on this machine and kills one of
+them, with its executors, in mid-run; another takes its place.  The output is Parquet, compared by DuckDB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pyspark
+
+STREAMS = {"S": ("A", "B"), "T": ("D", "E")}
+QUERIES = {
+    "bag": "SELECT A, E FROM S, T WHERE A = D AND A BETWEEN 0 AND 40 AND E BETWEEN 0 AND 3",
+    "budget": "SELECT A, B, E FROM S, T WHERE A = D AND B <> E",
+    "groups": "SELECT A, COUNT(*) AS n, SUM(B) AS t FROM S, T WHERE A = D AND A BETWEEN 0 AND 40 GROUP BY A",
+}
+
+
+# What is kept where the query needs a budget.
+MEMORY = 40
+
+
+def write_input(folder: Path, files: int, rows: int, seed: int) -> Path:
+    """Streams of small JSON files, and nothing else yet."""
+    rng = random.Random(seed)
+    for name, columns in STREAMS.items():
+        (folder / name).mkdir(parents=True)
+        for i in range(files):
+            lines = [
+                json.dumps({c: rng.randrange(60 if c in "AD" else 8) for c in columns}) for _ in range(rows)
+            ]
+            path = folder / name / f"{i:05}.json"
+            path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            os.utime(path, (1_000_000_000 + i, 1_000_000_000 + i))
+    return folder
+
+
+def write_query(folder: Path, kind: str) -> Path:
+    tables = [
+        f"CREATE STREAMING TABLE {name} ({', '.join(f'{c} INT' for c in columns)}) "
+        f"USING json OPTIONS (path '{name}', maxFilesPerTrigger '1');"
+        for name, columns in STREAMS.items()
+    ]
+    path = folder / f"{kind}.sql"
+    path.write_text("\n".join([*tables, QUERIES[kind] + ";"]), encoding="utf-8")
+    return path
+
+
+def command(query: Path, output: Path, master: str | None) -> list[str]:
+    words = [sys.executable, "-m", "millpond.cli", "run", str(query), "--once", "--output", str(output)]
+    words += ["--format", "parquet", "--metrics", f"{output}.metrics"]
+    words += ["--memory", str(MEMORY)] if query.stem == "budget" else []
+    return words + (["--master", master] if master else [])
+
+
+def difference(folder: Path, kind: str, output: Path) -> int:
+    """Rows of the output that are not in the batch answer, and the other way round."""
+    connection = duckdb.connect()
+    for name in STREAMS:
+        connection.execute(f"CREATE VIEW {name} AS FROM read_json('{folder}/{name}/*.json')")
+    truth = QUERIES[kind]
+    if kind == "budget":
+        truth = f"FROM read_parquet('{undisturbed(folder)}/part-*.parquet')"
+    found = f"FROM read_parquet('{output}/part-*.parquet')"
+    if kind == "groups":
+        found = f"SELECT A, n, t {found} QUALIFY _revision = max(_revision) OVER (PARTITION BY A)"
+    wrong = 0
+    for one, other in ((truth, found), (found, truth)):
+        [(count,)] = connection.execute(f"SELECT count(*) FROM (({one}) EXCEPT ALL ({other}))").fetchall()
+        wrong += count
+    [(rows,)] = connection.execute(f"SELECT count(*) FROM ({truth})").fetchall()
+    print(f"  {kind}: {rows:,} rows in the answer, {wrong} wrong in the output", flush=True)
+    return int(wrong)
+
+
+def undisturbed(folder: Path) -> Path:
+    """The output of a run of the budget's query that nothing happens to."""
+    query, output = write_query(folder, "budget"), folder / "out-undisturbed"
+    subprocess.run(command(query, output, None), check=True, capture_output=True)
+    held = [json.loads(line)["state_entries"] for line in Path(f"{output}.metrics").read_text().splitlines()]
+    if max(held) > MEMORY:
+        raise SystemExit(f"{max(held)} tuples held under a budget of {MEMORY}")
+    return output
+
+
+def batches_done(output: Path) -> int:
+    metrics = Path(f"{output}.metrics")
+    return len(metrics.read_text(encoding="utf-8").splitlines()) if metrics.exists() else 0
+
+
+# --- the driver --------------------------------------------------------------------------------------
+
+
+def kill_driver(folder: Path, kind: str, kills: int, rng: random.Random) -> None:
+    """Start the run until it ends by itself; kill it as often as wanted before."""
+    query, output = write_query(folder, kind), folder / f"out-{kind}"
+    killed = 0
+    while True:
+        before = batches_done(output)
+        run = subprocess.Popen(
+            command(query, output, None), stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        if killed < kills:
+            _let_it_work(run, output, before, rng)
+        if killed < kills and run.poll() is None:
+            os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+            killed += 1
+            print(f"  {kind}: kill {killed} after batch {batches_done(output)}", flush=True)
+            continue
+        _, complaint = run.communicate()
+        if run.returncode != 0:
+            raise SystemExit(f"the run failed with {run.returncode}: {complaint}")
+        if killed < kills:
+            raise SystemExit(f"the run ended after {killed} kills; give it more files")
+        return
+
+
+def _let_it_work(run: subprocess.Popen[str], output: Path, before: int, rng: random.Random) -> None:
+    """Wait for a moment that may be anywhere: while it starts, or some batches after that."""
+    if rng.random() < 0.15:
+        time.sleep(rng.uniform(0.5, 6))
+        return
+    while run.poll() is None and batches_done(output) <= before:
+        time.sleep(0.05)
+    time.sleep(rng.uniform(0, 2.5))
+
+
+# --- a worker ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A master and two workers with a core each, on the loopback interface."""
+    home = Path(pyspark.__file__).parent
+    port = _free_port()
+    environment = {
+        **os.environ,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    url = f"spark://127.0.0.1:{port}"
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: str) -> subprocess.Popen[bytes]:
+        log = (folder / f"daemon-{len(started)}.log").open("wb")
+        made = subprocess.Popen(
+            [str(home / "bin" / "spark-class"), *words],
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        started.append(made)
+        return made
+
+    try:
+        start(
+            "org.apache.spark.deploy.master.Master",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--webui-port",
+            "0",
+        )
+        _wait_for(port)
+        for i in range(2):
+            start_worker(start, url, folder / f"worker-{i}")
+        yield url, started[1:]
+    finally:
+        for process in started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def start_worker(start, url: str, folder: Path) -> None:  # type: ignore[no-untyped-def]
+    words = (
+        "--host",
+        "127.0.0.1",
+        "--webui-port",
+        "0",
+        "--cores",
+        "1",
+        "--memory",
+        "1g",
+        "--work-dir",
+        str(folder),
+    )
+    start("org.apache.spark.deploy.worker.Worker", *words, url)
+
+
+def kill_worker(folder: Path, kind: str, rng: random.Random) -> None:
+    """Run on the cluster; when some batches are done, kill a worker, and see the run go on to its end."""
+    query, output = write_query(folder, kind), folder / f"out-{kind}"
+    with cluster(folder) as (url, workers):
+        run = subprocess.Popen(
+            command(query, output, url), stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        while run.poll() is None and batches_done(output) < 3:
+            time.sleep(0.1)
+        time.sleep(rng.uniform(0, 1))
+        if run.poll() is not None:
+            raise SystemExit(f"the run ended too early: {run.communicate()[1]}")
+        at = batches_done(output)
+        victim = rng.choice(workers)
+        os.killpg(victim.pid, signal.SIGKILL)
+        victim.wait()
+        print(f"  {kind}: a worker killed after batch {at}", flush=True)
+        _, complaint = run.communicate()
+        if run.returncode != 0:
+            raise SystemExit(f"the run failed with {run.returncode}: {complaint}")
+        print(f"  {kind}: the run went on to batch {batches_done(output)}", flush=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(300):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise SystemExit("the master does not answer")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="faults", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("victim", choices=("driver", "worker"))
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--kind", choices=sorted(QUERIES), action="append")
+    parser.add_argument("--files", type=int, default=60, help="micro-batches of input")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    options = parser.parse_args(argv)
+    print(f"seed {options.seed}")
+    rng = random.Random(options.seed)
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="millpond-faults-") as name:
+        folder = write_input(Path(name), options.files, 40, options.seed)
+        kinds = options.kind or list(QUERIES)
+        for number, kind in enumerate(kinds):
+            if options.victim == "driver":
+                share = options.kills // len(kinds) + (number < options.kills % len(kinds))
+                kill_driver(folder, kind, share, rng)
+            else:
+                kill_worker(folder, kind, rng)
+            wrong += difference(folder, kind, folder / f"out-{kind}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""Random queries in time through Spark, their files out of order: the answer must be DuckDB's.
+
+    python -m tests.campaigns.time_on_spark --cases 40
+
+Rows come up to a few seconds after later ones, as the streams' watermarks allow, and are cut into files
+anywhere, also within a moment.  After every micro-batch the answer is that on all rows of moments that
+every stream has moved past; after the end of the input it is that on all rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from millpond.analysis.decide import decide
+from millpond.analysis.verdict import BOUNDED, Verdict
+from millpond.frontend.parse import parse
+from millpond.query.model import Query, Table
+from millpond.spark.source import Source, spark_schema
+from millpond.spark.timed import build_timed
+from tests.campaigns.exact_engine import random_batches
+from tests.campaigns.exact_on_spark import Collected
+from tests.support.local import arrow_table
+from tests.support.oracle import answers
+from tests.support.time_generate import TimeCase, TimeRow, random_time_case, random_time_rows
+
+ROWS = 24
+Rows = Sequence[tuple[str, TimeRow]]
+
+
+def out_of_order(rng: random.Random, case: TimeCase, rows: Rows, seconds: int) -> list[tuple[str, TimeRow]]:
+    """The rows in the order of their arrival, none later than so many seconds."""
+
+    def arrival(row: tuple[str, TimeRow]) -> Any:
+        return row[1][case.times[row[0]]] + timedelta(seconds=rng.uniform(0, seconds))
+
+    return sorted(rows, key=arrival) if seconds else list(rows)
+
+
+def with_watermarks(query: Query, seconds: int) -> Query:
+    """The query over streams whose rows may be late."""
+
+    def delayed(table: Table) -> Table:
+        return replace(table, properties={"watermark": f"{seconds} seconds"})
+
+    terms = tuple(
+        replace(
+            term,
+            selects=tuple(
+                replace(s, occurrences=tuple(replace(o, table=delayed(o.table)) for o in s.occurrences))
+                for s in term.selects
+            ),
+        )
+        for term in query.terms
+    )
+    return replace(query, terms=terms)
+
+
+def write_files(folder: Path, query: Query, batches: Sequence[Rows]) -> None:
+    """One file a stream and batch, in the order of their times; timestamps in UTC."""
+    for name, table in query.tables.items():
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for i, batch in enumerate(batches):
+            rows = arrow_table(table, [row for stream, row in batch if stream == name])
+            place = rows.schema.get_field_index(table.time or "")
+            moments = rows.column(place).cast(pa.timestamp("us", "UTC"))
+            path = folder / name / f"{i:05}.parquet"
+            pq.write_table(rows.set_column(place, table.time, moments), path)
+            os.utime(path, (1_000_000_000 + i, 1_000_000_000 + i))
+
+
+def run_query(spark: SparkSession, verdict: Verdict, folder: Path) -> Collected:
+    """All files, one a stream and micro-batch, and then the end of the input."""
+    query = verdict.query
+    assert verdict.timed is not None
+    sources = {
+        name: Source(
+            spark.readStream.schema(spark_schema(table))
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(folder / name)),
+            False,
+        )
+        for name, table in query.tables.items()
+    }
+    (folder / "end").mkdir()
+    ending = spark.readStream.text(str(folder / "end"))
+    collected = Collected(query)
+    frame = build_timed(spark, query, verdict.timed, sources, ending).frame
+    for _ in range(2):
+        writer = frame.writeStream.foreachBatch(collected).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(folder / "checkpoint")).start().awaitTermination()
+        (folder / "end" / "now").write_text("end\n")
+    return collected
+
+
+def known_moments(case: TimeCase, batches: Sequence[Rows], seconds: int) -> list[dict[str, list[TimeRow]]]:
+    """After each batch the rows of moments that every stream has moved past; then all rows."""
+    seen: list[tuple[str, TimeRow]] = []
+    out = []
+    for batch in batches:
+        seen += batch
+        latest: dict[str, Any] = {}
+        for name, row in seen:
+            moment = row[case.times[name]]
+            latest[name] = max(latest.get(name, moment), moment)
+        if len(latest) < len(case.catalog):
+            past = []
+        else:
+            final = min(latest.values()) - timedelta(seconds=seconds)
+            past = [(name, row) for name, row in seen if row[case.times[name]] < final]
+        out.append({name: [row for s, row in past if s == name] for name in case.catalog})
+    out.append({name: [row for s, row in seen if s == name] for name in case.catalog})
+    return out
+
+
+def examine(spark: SparkSession, seed: int) -> tuple[bool, str | None]:
+    """Whether the seed's query is bounded in time, and what is wrong with its answers."""
+    rng = random.Random(seed)
+    case = random_time_case(rng)
+    seconds = rng.choice([0, 2, 5])
+    verdict = decide(with_watermarks(parse(case.sql)[0], seconds))
+    if verdict.outcome != BOUNDED or verdict.timed is None:
+        return False, None
+    rows = list(random_time_rows(rng, case, ROWS, nulls=rng.choice([0.0, 0.1])))
+    batches = random_batches(rng, out_of_order(rng, case, rows, seconds))
+    truth = answers(case.sql, case.catalog, known_moments(case, batches, seconds))
+    with tempfile.TemporaryDirectory() as name:
+        write_files(Path(name), verdict.query, batches)
+        found = run_query(spark, verdict, Path(name))
+    if found.answers[-1] != truth[-1]:
+        return True, f"seed {seed}, at the end: {found.answers[-1]} emitted, {truth[-1]} in truth\n{case.sql}"
+    ends = any(not isinstance(right, str) for _, _, right in case.time_atoms)
+    for i, (mine, theirs) in enumerate(zip(found.answers, truth, strict=False)):
+        if mine != theirs and not ends:  # a stream that ends is not waited for
+            return True, f"seed {seed}, batch {i}: {mine} emitted, {theirs} in truth\n{case.sql}"
+    bound = verdict.state.entries
+    if bound is not None and max(found.entries) > bound:
+        return True, f"seed {seed}: {max(found.entries)} entries, {bound} promised\n{case.sql}"
+    return True, None
+
+
+def main(argv: list[str] | None = None) -> int:
+    from millpond.spark.session import make_session
+
+    parser = argparse.ArgumentParser(prog="time_campaign", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cases", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(argv)
+    spark = make_session("local[2]", 1)
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    done, problems, seed, started = 0, 0, options.seed, time.monotonic()
+    results: Counter[bool] = Counter()
+    while done < options.cases:
+        bounded, problem = examine(spark, seed)
+        done += bounded
+        problems += problem is not None
+        results[problem is None] += bounded
+        if problem:
+            print(problem, flush=True)
+        seed += 1
+    print(f"{done} queries in time through Spark in {time.monotonic() - started:.0f} s: {problems} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

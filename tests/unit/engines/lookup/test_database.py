@@ -1,0 +1,194 @@
+"""Databases that are not as they should be: one clear line, and no more tries than help."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError, ProgrammingError
+
+from millpond.engines.lookup.database import connect, declared, locate
+from millpond.engines.lookup.fetch import Fetcher
+from millpond.engines.lookup.relation import Relation, relation_of
+from millpond.errors import MillpondError, RunError
+from millpond.query import types as domains
+from millpond.query.model import Column, Source, Table
+from tests.support.lookups import INT_LABEL, relation, store
+
+COLUMNS = (Column("K", domains.INT), Column("LABEL", domains.STRING))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return store(tmp_path / "r.db", "R", INT_LABEL, [(1, "a"), (2, "b")])
+
+
+class Failing:
+    """Databases that fail so many times, then work."""
+
+    def __init__(self, times: int, error: Callable[[], Exception]) -> None:
+        self.left, self.error = times, error
+        self.pauses: list[float] = []
+
+    def connect(self, relation: Relation) -> Any:
+        if self.left:
+            self.left -= 1
+            raise self.error()
+        return connect(relation)
+
+    def fetcher(self, url: str, retries: int = 4) -> Fetcher:
+        located = relation(url, INT_LABEL, 3, retries=retries)
+        return Fetcher(located, ["K"], ["LABEL"], sleep=self.pauses.append, connect=self.connect)
+
+
+def down() -> Exception:
+    return OperationalError("SELECT 1", {}, Exception("connection refused"))
+
+
+def test_what_passes_is_tried_again(url: str) -> None:
+    failing = Failing(3, down)
+    assert failing.fetcher(url).fetch([pa.array([2, 7], pa.int32())]).to_pylist() == [{"K": 2, "LABEL": "b"}]
+    assert failing.pauses == [0.5, 1.0, 2.0]
+
+
+def test_what_does_not_pass_in_time_ends_the_run(url: str) -> None:
+    failing = Failing(99, down)
+    with pytest.raises(RunError, match=r"^R: its database cannot be read \(3 times\): connection refused$"):
+        failing.fetcher(url, retries=2).fetch([pa.array([2], pa.int32())])
+    assert failing.pauses == [0.5, 1.0]
+
+
+def test_what_cannot_pass_is_not_tried_again(url: str) -> None:
+    failing = Failing(99, lambda: ProgrammingError("SELECT 1", {}, Exception("permission denied")))
+    with pytest.raises(RunError, match=r"^R: its database cannot be read: permission denied$"):
+        failing.fetcher(url).fetch([pa.array([2], pa.int32())])
+    assert failing.pauses == []
+
+
+def test_a_file_that_goes_away_and_comes_back(url: str, tmp_path: Path) -> None:
+    located = relation(url, INT_LABEL, 3)
+    path, away = tmp_path / "r.db", tmp_path / "away.db"
+    path.rename(away)
+
+    def back(seconds: float) -> None:
+        away.rename(path)
+
+    fetcher = Fetcher(located, ["K"], ["LABEL"], sleep=back)
+    assert fetcher.fetch([pa.array([1], pa.int32())]).num_rows == 1
+    assert not away.exists()
+
+
+def test_a_locked_file_is_waited_for(url: str, tmp_path: Path) -> None:
+    located = relation(url, INT_LABEL, 3, timeout=0.05, retries=1)
+    locking = sqlite3.connect(tmp_path / "r.db", isolation_level=None)
+    locking.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(RunError, match="database is locked"):
+        Fetcher(located, ["K"], [], sleep=lambda seconds: None).fetch([pa.array([1], pa.int32())])
+
+    def unlock(seconds: float) -> None:
+        locking.execute("ROLLBACK")
+
+    unlocked = Fetcher(located, ["K"], [], sleep=unlock)
+    assert unlocked.fetch([pa.array([1], pa.int32())]).num_rows == 1
+    locking.close()
+
+
+def test_one_statement_for_all_keys(url: str) -> None:
+    fetcher = Fetcher(relation(url, INT_LABEL, 3), ["K"], ["LABEL"])
+    fetcher.fetch([pa.array([1], pa.int32())])
+    seen: list[str] = []
+    assert fetcher._engine is not None
+    sa.event.listen(fetcher._engine, "before_cursor_execute", lambda c, cur, text, *rest: seen.append(text))
+    fetcher.fetch([pa.array(range(20_000), pa.int32())])
+    assert len(seen) == 1 and "'" not in seen[0]
+
+
+# --- what is said at the start -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "dbtable", "column", "told"),
+    [
+        ("nosuch://x/y", "R", "K", r"there is no kind of database called nosuch; write postgresql\+"),
+        ("rubbish", "R", "K", "its url is not one of a database; write postgresql"),
+        ("mysql+pymysql://x/y", "R", "K", "the driver .*, pymysql, is not installed; pip install 'pymysql'"),
+        (
+            "sqlite:////nowhere/r.db",
+            "R",
+            "K",
+            "its database does not answer: there is no file /nowhere/r.db; ",
+        ),
+        ("postgresql+psycopg://a:secret@127.0.0.1:1/x", "R", "K", "its database does not answer: .*refused"),
+        ("{url}", "S", "K", "its database has no table S; correct dbtable"),
+        ("{url}", "R", "X", "its table has no column X; it has K, LABEL"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    url: str, address: str, dbtable: str, column: str, told: str
+) -> None:
+    with pytest.raises(MillpondError, match=f"^R: {told}") as error:
+        locate(Relation("R", address.format(url=url), dbtable, (Column(column, domains.INT),), 5))
+    assert "secret" not in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"url": ""}, "R: the option url is missing; add url 'postgresql"),
+        ({"dbtable": ""}, "R: the option dbtable is missing; add dbtable 'R'"),
+        ({"memory": "0"}, "R: 0 rows cannot be kept; give from 1 to 100,000,000"),
+        ({"memory": "many"}, "R: memory 'many' is not a number of rows; write memory '10000'"),
+        ({"policy": "best"}, "R: there is no policy 'best' for look-ups; choose from auto, heeb"),
+        ({"ttl": "soon"}, "R: ttl 'soon' is not a length of time; write it as"),
+        ({"retries": "-1"}, "R: retries '-1' is no number; write retries '4'"),
+        ({"driver": "y"}, "R: a look-up has no option driver; its options are url, "),
+    ],
+)
+def test_options_that_are_wrong(options: dict[str, str], told: str) -> None:
+    given = {"url": "x", "dbtable": "R", "memory": "5", **options}
+    with pytest.raises(MillpondError, match=f"^{told}"):
+        relation_of(Table("R", COLUMNS, False, source=Source("lookup", given)))
+
+
+def test_the_size_has_to_be_said() -> None:
+    table = Table("R", COLUMNS, False, source=Source("lookup", {"url": "x", "dbtable": "R"}))
+    with pytest.raises(
+        MillpondError, match=r"^R does not say how many of its rows may be kept; add memory 'N'"
+    ):
+        relation_of(table)
+    assert relation_of(table, 9).memory == 9
+
+
+def test_what_the_declaration_says_comes_first() -> None:
+    options = {"URL": "sqlite:///r.db", "dbtable": "R", "Memory": "7", "ttl": "10 minutes"}
+    found = relation_of(Table("R", COLUMNS, False, source=Source("lookup", options)), 3, "lru", Path("/data"))
+    assert (found.memory, found.policy, found.ttl) == (7, "lru", 600.0)
+    assert found.url == "sqlite:////data/r.db" and "sqlite" not in repr(found)
+
+
+def test_names_may_differ_in_case(tmp_path: Path) -> None:
+    columns = {"k": domains.INT, "Label": domains.STRING}
+    url = store(tmp_path / "x.db", "r", columns, [(1, "a")])
+    located = relation(url, INT_LABEL, 3)
+    assert (located.table, [found.name for found in located.columns]) == ("r", ["k", "Label"])
+    assert Fetcher(located, ["K"], ["LABEL"]).fetch([pa.array([1], pa.int32())]).to_pylist() == [
+        {"K": 1, "LABEL": "a"}
+    ]
+
+
+def test_columns_of_the_database(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "r.db")
+    connection.execute(
+        "CREATE TABLE R (a INTEGER NOT NULL, b TEXT, c NUMERIC(9, 2), d DATE, e TIMESTAMP, f REAL, g BLOB)"
+    )
+    connection.close()
+    found = declared(Relation("R", f"sqlite:///{tmp_path}/r.db", "R", (), 1))
+    assert [(c.name, c.type.name, c.nullable) for c in found] == [
+        ("a", "BIGINT", False), ("b", "STRING", True), ("c", "DECIMAL(9,2)", True),
+        ("d", "DATE", True), ("e", "TIMESTAMP", True), ("f", "DOUBLE", True),
+    ]  # fmt: skip

@@ -1,0 +1,60 @@
+"""Which rows are looked up by which key."""
+
+from __future__ import annotations
+
+import pytest
+
+from millpond.engines.lookup.join import Joined, plan_joins
+from millpond.errors import MillpondError
+from millpond.frontend.parse import parse
+
+CATALOG = """
+    CREATE STREAMING TABLE S (A INT, B BIGINT, C STRING, D DATE, X DOUBLE, T DECIMAL(9, 2));
+    CREATE TABLE R (K INT, L STRING, X DOUBLE, D DATE) USING lookup OPTIONS (url 'x');
+    CREATE TABLE T (K INT, K2 BIGINT, L STRING) USING lookup OPTIONS (url 'x');
+    CREATE TABLE W (P INT) USING json OPTIONS (path 'x');
+"""
+
+
+def planned(query: str) -> Joined:
+    [parsed] = parse(CATALOG + query)
+    [joined] = plan_joins(parsed)
+    return joined
+
+
+@pytest.mark.parametrize(
+    ("query", "steps"),
+    [
+        ("SELECT A FROM S, R WHERE A = K", ["R by K"]),
+        ("SELECT A FROM S, R WHERE S.B = K AND R.L = C AND A = K", ["R by K, L"]),
+        ("SELECT A FROM S, R WHERE A + 1 = K AND S.T = K", ["R by K"]),
+        ("SELECT A FROM S, R, T WHERE R.K = T.K AND A = T.K2", ["T by K2", "R by K"]),
+        ("SELECT A FROM S, W, R WHERE A = P AND P = K", ["R by K"]),
+        ("SELECT A FROM S, R x, R y WHERE A = x.K AND x.L = y.L", ["x by K", "y by L"]),
+    ],
+)
+def test_keys(query: str, steps: list[str]) -> None:
+    joined = planned(query)
+    assert [f"{s.occurrence.alias} by {', '.join(s.columns)}" for s in joined.steps] == steps
+
+
+def test_conditions_on_what_is_there_come_first() -> None:
+    joined = planned("SELECT A, R.L FROM S, R WHERE A = K AND A > 3 AND (R.D < S.D OR C = 'x') AND C <> 'y'")
+    assert [c.text for c in joined.before] == ["A > 3", "C <> 'y'"]  # type: ignore[union-attr]
+    assert len(joined.after) == 2
+    assert {str(ref) for ref in joined.needed} == {"S.A", "R.L", "R.K", "R.D", "S.D", "S.C"}
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT A FROM S, R WHERE S.X = R.X", "R cannot be looked up by S.X = R.X: .* not compared exactly"),
+        ("SELECT A FROM S, R, T WHERE A = K2 AND R.K = K2", "R cannot be looked up by R.K = K2"),
+        ("SELECT A FROM S, R WHERE K = 5", "no equality joins it with the stream"),
+        ("SELECT A FROM S, R WHERE A = K OR A = 3", "no equality joins it with the stream"),
+        ("SELECT R.K FROM R", "the query has no stream"),
+    ],
+)
+def test_what_cannot_be_looked_up(query: str, told: str) -> None:
+    with pytest.raises(MillpondError, match=told):
+        planned(query)
