@@ -16,6 +16,7 @@ from os import PathLike
 from pathlib import Path
 from threading import RLock
 
+import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
@@ -79,6 +80,22 @@ def parse_query(text: str, tables: Mapping[str, Table]) -> Query:
             place = position(text, statements[1][0].start)
             raise SqlError("a second statement starts here", place, "write one SELECT")
         return _query(Source(text, statements[0], _tree(text, statements[0])), tables)
+
+
+def find_table_names(text: str) -> list[tuple[str, str | None]]:
+    """The tables that a SELECT names, each with its qualified name in Spark SQL if it has a qualifier.
+
+    A text that does not parse names none; :func:`parse_query` says what is wrong with it.
+
+    >>> find_table_names("SELECT 1 FROM clicks c, web.`orders`")
+    [('clicks', None), ('orders', 'web.`orders`')]
+    """
+    try:
+        tree = sqlglot.parse_one(text, dialect="spark")
+    except SqlglotError:
+        return []
+    tables = tree.find_all(exp.Table)
+    return [(table.name, table.sql(dialect="spark") if table.db else None) for table in tables]
 
 
 def read_text(path: str | PathLike[str]) -> str:

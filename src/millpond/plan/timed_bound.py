@@ -5,7 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 from math import prod
 
-from millpond.engines.timed.match_sql import Feed, Steps
 from millpond.plan.classes import NoPlan, exact_code
 from millpond.plan.needs import QUESTION, Need, TimedPlan, separate
 from millpond.plan.state import Kept, KeptColumn, State
@@ -31,7 +30,7 @@ def timed_state(plan: TimedPlan) -> State:
                 if need.guests and separate(need, wanted):
                     raise NoPlan("streams are joined through columns that are grouped by")
                 timed = TimedNeed(need, shown_refs(needs.select, need))
-                _try(timed)
+                timed.require_exact_distances()
                 past = (timed.order.relations,)
                 kept += [_kept(timed, p.waiting) for p in timed.sets[:-1] if p.waiting.groups != past]
                 kept += _result(needs.select, needs.distinct, need)
@@ -52,16 +51,6 @@ def shown_refs(select: Select, need: Need) -> set[Ref]:
         if valued and not counted and aggregate is not None and aggregate.argument is not None:
             shown = shown | refs(aggregate.argument)
     return {r for ref in shown for r in refs(need.part.standing_for(ref)) if r.occurrence in need.scope}
-
-
-def _try(timed: TimedNeed) -> None:
-    """Spell every step, to see that it can be."""
-    columns = tuple(n.ref for n in timed.closure.nodes)
-    every = tuple(dict.fromkeys((*columns, *timed.shown)))
-    feeds = [Feed("f", a, a, tuple(r for r in every if r.occurrence == a), True) for a in timed.aliases]
-    steps = Steps(timed, feeds, "n")
-    for plan in timed.sets:
-        steps.matches(plan.waiting, plan.arrivals)
 
 
 def _result(select: Select, distinct: bool, need: Need) -> list[Kept]:

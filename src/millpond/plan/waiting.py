@@ -7,10 +7,11 @@ without, of those that differ in their demands alone the least demanding are kep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from millpond.plan.classes import NoPlan
 from millpond.plan.needs import Need
 from millpond.query.closure import Closure, Range
 from millpond.query.model import Ref
+from millpond.query.parts import type_of
 from millpond.query.time_order import Group, TimeOrder, clocks_of
 from millpond.query.types import Domain
 
@@ -196,6 +198,47 @@ class TimedNeed:
             min((x for x in lows if x is not None), default=None) if None not in lows else None,
             max((x for x in highs if x is not None), default=None) if None not in highs else None,
         )
+
+    # --- distances -----------------------------------------------------------------------------------------
+
+    def require_exact_distances(self) -> None:
+        """Raise NoPlan where a floating-point column is compared at a distance: rounding could change the
+        answer."""
+        for plan in self.sets:
+            if not plan.arrivals:
+                raise NoPlan("a set of streams that nothing can complete")
+            for arrival in plan.arrivals:
+                for ref, distance in self._distances(plan.waiting, arrival):
+                    if distance and not type_of(self.part, ref).step:
+                        raise NoPlan(f"{ref} is compared at a distance, and such numbers are rounded")
+
+    def _distances(self, waiting: Waiting, arrival: Arrival) -> Iterator[tuple[Ref, Fraction]]:
+        """Every distance at which rows of an arrival are compared, with the column that it is added to."""
+        new = {alias for group in arrival.new for alias in group}
+        own = [
+            n.ref for n in self.closure.nodes if n.ref.occurrence in new and n.type.domain is not Domain.TIME
+        ]
+        for x, y in permutations(own, 2):
+            bound = self.bound(x, y) if x.occurrence != y.occurrence else None
+            if bound is not None:
+                yield y, bound[0]
+        for demand in waiting.demands:
+            yield from ((x, slack) for x, slack in demand.terms if x.occurrence in new)
+            if arrival.old is not None and any(x.occurrence not in new for x, _ in demand.terms):
+                z, shift = demand.partners[0]
+                known = arrival.old.demand_on(z, demand.low, demand.strict)
+                assert known is not None
+                yield z, known[1] - shift
+        if arrival.old is None:
+            return
+        for demand in arrival.old.demands:
+            yield from ((z, shift) for z, shift in demand.partners if z.occurrence in new)
+        for d in self.part.apart:
+            if d.right is None or self.closure.keeps_apart(d.left, d.right, d.value):
+                continue
+            for mine, z in ((d.left, d.right), (d.right, d.left)):
+                if mine in arrival.old.differing and z.occurrence in new:
+                    yield z, d.value
 
     # --- demands ---------------------------------------------------------------------------------------
 

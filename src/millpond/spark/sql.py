@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import sqlglot
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,7 +14,7 @@ from millpond.engines.budgeted.worth import Choice
 from millpond.engines.lookup.database import declared
 from millpond.engines.lookup.relation import FORMAT, relation_of
 from millpond.errors import NameError_
-from millpond.frontend.parse import parse_query
+from millpond.frontend.parse import find_table_names, parse_query
 from millpond.query import types as domains
 from millpond.query.model import Column as TableColumn
 from millpond.query.model import Source as Origin
@@ -152,24 +151,19 @@ def _session(spark: SparkSession) -> str:
 
 def _views(spark: SparkSession, query: str) -> dict[str, DataFrame | Table]:
     """The views that the query names, as it spells them first; of a relation in a database, its table."""
-    try:
-        tree = sqlglot.parse_one(query, dialect="spark")
-    except sqlglot.errors.SqlglotError:
-        return {}  # our own parser says what is wrong
     found: dict[str, DataFrame | Table] = {}
     session = _session(spark)
-    for table in tree.find_all(sqlglot.exp.Table):
-        name = table.name
+    for name, qualified in find_table_names(query):
         if name.lower() in {known.lower() for known in found}:
             continue
-        if (known := _lookups.get((session, name.lower()))) is not None and not table.db:
+        if (known := _lookups.get((session, name.lower()))) is not None and qualified is None:
             if spark.catalog.tableExists(f"`{name}`"):
                 message = f"{name} is both a view and a relation to look up"
                 raise NameError_(message, remedy="drop the view, or give one of them another name")
             found[name] = replace(known, name=name)
             continue
         try:
-            found[name] = spark.table(table.sql(dialect="spark") if table.db else f"`{name}`")
+            found[name] = spark.table(qualified or f"`{name}`")
         except AnalysisException:
             raise NameError_(
                 f"the session has no view named {name}", remedy="register it with createOrReplaceTempView"
