@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from millpond.engines.exact.compile import Cutting, compile_plan
 from millpond.plan.synopses import Plan
+from millpond.query import types
 from millpond.query.evaluate import answer
 from millpond.query.model import Query, Table
 from millpond.query.types import SqlType
@@ -22,16 +23,10 @@ from millpond.runtime.row_kinds import ROW, STATE
 from millpond.runtime.sql import Dialect
 from millpond.spark.operator import Keeper, Partial
 
-_ARROW = {"BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(),
-          "BIGINT": pa.int64(), "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "STRING": pa.string(),
-          "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us")}  # fmt: skip
-
 
 def arrow_type(type_: SqlType) -> pa.DataType:
-    if type_.name in _ARROW:
-        return _ARROW[type_.name]
-    precision, scale = type_.name.removeprefix("DECIMAL(").rstrip(")").split(",")
-    return pa.decimal128(int(precision), int(scale))
+    """The type of local rows: timestamps have no time zone."""
+    return pa.timestamp("us") if type_ is types.TIMESTAMP else types.arrow_type(type_)
 
 
 def arrow_table(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:

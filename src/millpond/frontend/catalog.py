@@ -8,30 +8,18 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from millpond.errors import NameError_, SqlError, TypeError_, one_line
-from millpond.frontend import literals
 from millpond.frontend.conditions import row_condition
 from millpond.frontend.expressions import Reader
 from millpond.frontend.refusals import only, outside
 from millpond.frontend.scope import Scope, identifier, listing, table_name
 from millpond.frontend.source import Source as Statement
-from millpond.query import types as domains
 from millpond.query.durations import length_of_time
 from millpond.query.model import Column, Condition, Occurrence, Source, Table, time_columns
-from millpond.query.types import SqlType, decimal
+from millpond.query.types import MAX_PRECISION, PLAIN_TYPES, STRING, SqlType, decimal
 
-_TYPES: dict[object, SqlType] = {
-    exp.DType.BOOLEAN: domains.BOOLEAN,
-    exp.DType.TINYINT: domains.TINYINT,
-    exp.DType.SMALLINT: domains.SMALLINT,
-    exp.DType.INT: domains.INT,
-    exp.DType.BIGINT: domains.BIGINT,
-    exp.DType.FLOAT: domains.FLOAT,
-    exp.DType.DOUBLE: domains.DOUBLE,
-    exp.DType.TEXT: domains.STRING,
-    exp.DType.DATE: domains.DATE,
-    exp.DType.TIMESTAMPTZ: domains.TIMESTAMP,  # what sqlglot calls Spark's TIMESTAMP
-}
-TYPE_NAMES = "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, DECIMAL, FLOAT, DOUBLE, STRING, DATE, TIMESTAMP"
+# sqlglot's own names of the types, for example TEXT for STRING and TIMESTAMPTZ for TIMESTAMP.
+_TYPES = {exp.DataType.build(type_.name, dialect="spark").this: type_ for type_ in PLAIN_TYPES}
+TYPE_NAMES = ", ".join([*(type_.name for type_ in PLAIN_TYPES), "DECIMAL"])
 _FORM = "write CREATE [STREAMING] TABLE name (column type, …) USING format OPTIONS (…) TBLPROPERTIES (…)"
 
 
@@ -149,7 +137,7 @@ def _type(source: Statement, node: exp.ColumnDef) -> SqlType:
     word = source.word(source.span(node.this)[0] + 1)
     if kind.this == exp.DType.DECIMAL:
         precision, scale = (*numbers, *(10, 0)[len(numbers) :])[:2]
-        fits = 0 <= scale <= precision <= literals.MAX_PRECISION and precision > 0
+        fits = 0 <= scale <= precision <= MAX_PRECISION and precision > 0
         if len(kind.expressions) > 2 or len(numbers) != len(kind.expressions) or not fits:
             remedy = "write DECIMAL(p, s) with 0 <= s <= p <= 38 and p >= 1"
             raise TypeError_(f"this {one_line(word)} is not a type", place, remedy)
@@ -157,7 +145,7 @@ def _type(source: Statement, node: exp.ColumnDef) -> SqlType:
     if kind.this in (exp.DType.VARCHAR, exp.DType.CHAR):
         if len(numbers) != 1 or len(kind.expressions) != 1:
             raise TypeError_(f"{one_line(word)} needs a length", place, "write STRING")
-        return domains.STRING
+        return STRING
     if kind.this not in _TYPES:
         remedy = "write TIMESTAMP" if word.startswith("TIMESTAMP") else f"the types are {TYPE_NAMES}"
         raise TypeError_(f"the type {one_line(word, 40)} is outside the language", place, remedy)

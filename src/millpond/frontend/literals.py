@@ -18,6 +18,7 @@ from millpond.query.types import (
     DOUBLE,
     FLOAT,
     INT,
+    MAX_PRECISION,
     SMALLINT,
     TIMESTAMP,
     TINYINT,
@@ -26,7 +27,6 @@ from millpond.query.types import (
     decimal,
 )
 
-MAX_PRECISION = 38
 _WIDE = Context(prec=4 * MAX_PRECISION, rounding=ROUND_HALF_UP)
 _NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?(L|S|Y|D|F|BD)?", re.IGNORECASE)
 _INTEGERS = {"L": BIGINT, "S": SMALLINT, "Y": TINYINT}

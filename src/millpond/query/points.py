@@ -86,7 +86,8 @@ class Points:
                     return float(point)
                 if type_.step == 1:
                     return int(point)
-                return _decimal(point, type_.step)
+                assert type_.scale is not None
+                return _decimal(point, type_.scale)
 
     def strings_at(self, points: Iterable[Fraction]) -> dict[Fraction, str]:
         """Strings for all points at once, in the order of the points.
@@ -116,8 +117,8 @@ class Points:
         raise ValueError(f"no room for a string below {self.strings[gap]!r}")
 
 
-def _decimal(point: Fraction, step: Fraction) -> Decimal:
+def _decimal(point: Fraction, scale: int) -> Decimal:
     """The exact decimal, whatever the precision of the context."""
-    units = point / step
-    digits = tuple(int(d) for d in str(abs(units.numerator)))
-    return Decimal((int(units < 0), digits, 1 - len(str(step.denominator))))
+    units = int(point * 10**scale)
+    digits = tuple(int(d) for d in str(abs(units)))
+    return Decimal((int(units < 0), digits, -scale))

@@ -26,7 +26,7 @@ from millpond.query.model import (
     Scalar,
     Truth,
 )
-from millpond.query.types import DOUBLE, Family, SqlType
+from millpond.query.types import DOUBLE, MAX_PRECISION, SqlType
 
 
 class Dialect(Enum):
@@ -61,13 +61,9 @@ class Dialect(Enum):
         return f"unix_micros({text})" if self is Dialect.SPARK else f"epoch_us({text})"
 
     def type_of(self, type_: SqlType) -> str:
-        if self is Dialect.DUCKDB and type_.family is Family.STRING:
-            return "VARCHAR"
-        return type_.name
+        return type_.names.duckdb if self is Dialect.DUCKDB else type_.name
 
 
-# Digits that a decimal holds, before and after the point.
-_MOST_DIGITS = 38
 # How a column is spelled.
 Names = Callable[[Ref], str]
 
@@ -108,10 +104,10 @@ def number_text(point: Fraction) -> str:
     >>> number_text(Fraction(-3)), number_text(Fraction(1, 8)), number_text(Fraction(1, 3))
     ('-3', '0.125', "CAST('0.3333333333333333' AS DOUBLE)")
     """
-    with localcontext(prec=_MOST_DIGITS):
+    with localcontext(prec=MAX_PRECISION):
         number = Decimal(point.numerator) / Decimal(point.denominator)
     text = f"{number:f}"
-    if Fraction(number) == point and len(text.lstrip("-0").replace(".", "")) <= _MOST_DIGITS:
+    if Fraction(number) == point and len(text.lstrip("-0").replace(".", "")) <= MAX_PRECISION:
         return text
     return f"CAST('{float(point)!r}' AS DOUBLE)"
 
@@ -174,6 +170,6 @@ def widened(value: str, type_: SqlType) -> str:
     """A value (in DuckDB) as Spark computes with it: single floats as doubles, decimals with room to grow."""
     if type_.name == "FLOAT":
         return f"CAST({value} AS DOUBLE)"
-    if type_.name.startswith("DECIMAL"):
-        return f"CAST({value} AS DECIMAL(38,{len(str(type_.step.denominator)) - 1}))"
+    if type_.scale is not None:
+        return f"CAST({value} AS DECIMAL({MAX_PRECISION},{type_.scale}))"
     return value

@@ -25,7 +25,7 @@ from millpond.errors import MillpondError, one_line
 from millpond.query import model
 from millpond.query.model import Condition, Expr, Op, Table, Truth
 from millpond.query.trees import walk
-from millpond.query.types import DATE, TIMESTAMP, Family, SqlType
+from millpond.query.types import DATE, INTEGERS, TIMESTAMP, Family, SqlType
 from millpond.spark.failure import cause_of
 
 REASON, RECORD = "_reason", "_record"
@@ -45,12 +45,6 @@ _SPARE = 16  # fields beyond the declared ones that are counted one by one
 _UNKNOWN = "a value is not of its declared type"
 _ENDS = ("0001-01-01", "9999-12-31 23:59:59.999999")
 _SAFE = (("tinyint", "smallint", "int", "bigint"), ("float", "double"), ("date", "timestamp"))
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-_TYPES: dict[str, DataType] = {
-    "BOOLEAN": T.BooleanType(), "TINYINT": T.ByteType(), "SMALLINT": T.ShortType(), "INT": T.IntegerType(),
-    "BIGINT": T.LongType(), "FLOAT": T.FloatType(), "DOUBLE": T.DoubleType(), "STRING": StringType(),
-    "DATE": T.DateType(), "TIMESTAMP": T.TimestampType(),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -120,8 +114,8 @@ def spark_schema(table: Table) -> StructType:
 
 def spark_type(type_: SqlType) -> DataType:
     """A type of the language as Spark has it."""
-    numbers = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", type_.name)
-    return T.DecimalType(int(numbers[1]), int(numbers[2])) if numbers else _TYPES[type_.name]
+    made: DataType = type_.names.spark.call(T)
+    return made
 
 
 # --- what was declared ---------------------------------------------------------------------------------
@@ -476,7 +470,7 @@ def _value(table: Table, expression: Expr) -> Column:
             return _column(name)
         case model.Arithmetic(operator=operator, left=model.Ref(column=name), right=right):
             # A whole number plus a constant does not overflow in this type.
-            is_whole = table.column(name).type.name in _INTEGERS
+            is_whole = table.column(name).type in INTEGERS
             left = _column(name).cast("decimal(20,0)") if is_whole else _column(name)
             return (F.try_add if operator == "+" else F.try_subtract)(left, _value(table, right))
         case model.Arithmetic() | model.Negation() | model.Aggregate():

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DecimalType
 
 from millpond.analysis.decide import decide
 from millpond.engines.budgeted.worth import Choice
@@ -15,11 +14,10 @@ from millpond.engines.lookup.database import declared
 from millpond.engines.lookup.relation import FORMAT, relation_of
 from millpond.errors import NameError_
 from millpond.frontend.parse import find_table_names, parse_query
-from millpond.query import types as domains
 from millpond.query.model import Column as TableColumn
 from millpond.query.model import Source as Origin
 from millpond.query.model import Table
-from millpond.query.types import SqlType
+from millpond.query.types import TIMESTAMP, type_named
 from millpond.runtime.row_kinds import (
     HITS,
     KIND,
@@ -51,18 +49,6 @@ _MEASURED = {SHED: "shed_rows", MISSED: "missed_rows", MISSED_VARIANCE: "missed_
 _WATERMARK = "spark.watermarkDelayMs"
 # Relations in databases, by session and name in lower case.
 _lookups: dict[tuple[str, str], Table] = {}
-_TYPES: dict[str, SqlType] = {
-    "boolean": domains.BOOLEAN,
-    "tinyint": domains.TINYINT,
-    "smallint": domains.SMALLINT,
-    "int": domains.INT,
-    "bigint": domains.BIGINT,
-    "float": domains.FLOAT,
-    "double": domains.DOUBLE,
-    "string": domains.STRING,
-    "date": domains.DATE,
-    "timestamp": domains.TIMESTAMP,
-}
 
 
 def sql(
@@ -176,18 +162,12 @@ def _table(name: str, frame: DataFrame) -> Table:
     columns: list[TableColumn] = []
     delays: dict[str, int] = {}
     for field in frame.schema.fields:
-        kind = _sql_type(field.dataType)
+        kind = type_named(field.dataType.simpleString())
         if kind is not None:
             columns.append(TableColumn(field.name, kind, field.nullable))
         if _WATERMARK in field.metadata:
             delays[field.name] = int(field.metadata[_WATERMARK])
-    times = [c.name for c in columns if c.type is domains.TIMESTAMP]
+    times = [c.name for c in columns if c.type is TIMESTAMP]
     time = next(iter(delays), times[0] if len(times) == 1 else None) if frame.isStreaming else None
     properties = {"watermark": f"{delays[time]} milliseconds"} if time in delays else {}
     return Table(name, tuple(columns), frame.isStreaming, (), Origin("view", {}), properties, time)
-
-
-def _sql_type(type_: DataType) -> SqlType | None:
-    if isinstance(type_, DecimalType):
-        return domains.decimal(type_.precision, type_.scale)
-    return _TYPES.get(type_.simpleString())

@@ -12,11 +12,12 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DecimalType, NullType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, NullType, StringType, StructField, StructType
 
 from millpond.engines.exact.compile import Compiled, compile_plan
 from millpond.plan.synopses import Plan
 from millpond.query.model import Query, Ref, Select, Term
+from millpond.query.types import TIMESTAMP, type_named
 from millpond.runtime.row_kinds import KIND, NOTE, REJECTED, ROW
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 from millpond.spark.operator import PARTIAL_SCHEMA, TAIL_SCHEMA, Keeper, Partial, Shard
@@ -30,10 +31,6 @@ _OPERATOR_NOTE = (
     f"CASE WHEN _kind <> {ROW} THEN named_struct('entries', _entries, 'bytes', _bytes, "
     "'stream', _stream, 'reason', _reason, 'record', _record) END"
 )
-_DUCKDB_TYPES = {
-    "boolean": "BOOLEAN", "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT",
-    "float": "FLOAT", "double": "DOUBLE", "string": "VARCHAR", "date": "DATE", "timestamp": "TIMESTAMPTZ",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -113,9 +110,10 @@ def duckdb_types(schema: StructType) -> list[str]:
 
 
 def _duckdb_type(type_: DataType) -> str:
-    if isinstance(type_, DecimalType):
-        return f"DECIMAL({type_.precision},{type_.scale})"
-    return _DUCKDB_TYPES[type_.simpleString()]
+    """The type of a result column in DuckDB; Spark takes timestamps with their time zone."""
+    known = type_named(type_.simpleString())
+    assert known is not None, f"no result has the type {type_.simpleString()}"
+    return "TIMESTAMPTZ" if known is TIMESTAMP else known.names.duckdb
 
 
 # --- Spark's own operators ----------------------------------------------------------------------------

@@ -20,10 +20,9 @@ from millpond.engines.budgeted.program import (
     SideProgram,
     TermProgram,
 )
-from millpond.query.arrow_types import arrow_type
 from millpond.query.model import TRUE, Aggregate, Expr, Ref, Select
 from millpond.query.trees import aggregates_of, is_aggregate, refs, substituted, substituted_condition
-from millpond.query.types import Domain, Family, SqlType
+from millpond.query.types import Domain, Family, SqlType, arrow_type
 from millpond.runtime.aggregates import only_grows
 from millpond.runtime.duckdb import Engine
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql

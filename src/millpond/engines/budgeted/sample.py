@@ -8,7 +8,6 @@ import duckdb
 import pyarrow as pa
 
 from millpond.query.model import Query, Table
-from millpond.query.types import Family
 from millpond.runtime.sql import Dialect
 
 ROWS = 2000
@@ -62,7 +61,7 @@ def _reader(table: Table, options: dict[str, str]) -> str | None:
     taken = {key for key in options if key not in ("maxfilespertrigger", "latestfirst", "header")}
     if taken:
         return None
-    types = {c.name: "VARCHAR" if c.type.family is Family.STRING else c.type.name for c in table.columns}
+    types = {c.name: c.type.names.duckdb for c in table.columns}
     columns = "{{" + ", ".join(f"{Dialect.DUCKDB.string(n)}: '{t}'" for n, t in types.items()) + "}}"
     match table.source.format.lower():
         case "json":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -33,11 +32,6 @@ from millpond.query.types import SqlType
 PASSING = (OperationalError, InterfaceError, sa.exc.TimeoutError, OSError)
 # Drivers that come with an extra of this package.
 _EXTRAS = {"psycopg": "millpond[postgres]"}
-_TYPES: dict[str, Any] = {
-    "BOOLEAN": sa.Boolean(), "TINYINT": sa.SmallInteger(), "SMALLINT": sa.SmallInteger(), "INT": sa.Integer(),
-    "BIGINT": sa.BigInteger(), "FLOAT": sa.Float(53), "DOUBLE": sa.Float(53), "STRING": sa.Text(),
-    "DATE": sa.Date(),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,8 +47,7 @@ class Found:
         """What SQLAlchemy calls the declared type."""
         if self.column.type == domains.TIMESTAMP:
             return sa.DateTime(timezone=self.zoned)
-        numbers = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", self.column.type.name)
-        return sa.Numeric(int(numbers[1]), int(numbers[2])) if numbers else _TYPES[self.column.type.name]
+        return self.column.type.names.sqlalchemy.call(sa)
 
 
 @dataclass(frozen=True)

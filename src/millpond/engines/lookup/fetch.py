@@ -20,8 +20,7 @@ from sqlalchemy.exc import SAWarning, SQLAlchemyError
 from millpond.engines.lookup.database import Found, Located, connect, is_passing, said
 from millpond.errors import RunError, one_line
 from millpond.query import types as domains
-from millpond.query.arrow_types import arrow_type
-from millpond.query.types import SqlType
+from millpond.query.types import SqlType, arrow_type
 
 # The most parameters a statement may have; PostgreSQL takes a whole column as one.
 _PARAMETERS = {"sqlite": 30_000, "mysql": 60_000, "mariadb": 60_000, "mssql": 2_000, "oracle": 1_000}

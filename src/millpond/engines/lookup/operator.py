@@ -15,8 +15,7 @@ from millpond.engines.lookup.database import Located
 from millpond.engines.lookup.fetch import Fetcher
 from millpond.engines.lookup.policies import player
 from millpond.query import types as domains
-from millpond.query.arrow_types import arrow_type
-from millpond.query.types import SqlType
+from millpond.query.types import SqlType, arrow_type
 from millpond.runtime.row_kinds import HITS, LOOKUPS
 
 # The columns of a row that is no result, but says what was counted.

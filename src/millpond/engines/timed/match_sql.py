@@ -20,7 +20,7 @@ from millpond.query.model import Ref
 from millpond.query.parts import type_of
 from millpond.query.time_order import clocks_of
 from millpond.query.trees import conjuncts, refs
-from millpond.query.types import Domain, Family, SqlType
+from millpond.query.types import MAX_PRECISION, Domain, Family, SqlType
 from millpond.runtime.sql import Dialect, all_of, condition_sql, number_text
 
 
@@ -329,7 +329,7 @@ def as_number(text: str, type_: SqlType) -> str:
         return f"CAST({text} AS DOUBLE)"
     if type_.step == 1:
         return f"CAST({text} AS HUGEINT)" if type_.name == "BIGINT" else f"CAST({text} AS BIGINT)"
-    return f"CAST({text} AS DECIMAL(38,{len(str(type_.step.denominator)) - 1}))"
+    return f"CAST({text} AS DECIMAL({MAX_PRECISION},{type_.scale}))"
 
 
 def from_number(text: str, type_: SqlType) -> str:
