@@ -21,7 +21,7 @@ import millpond
 from benchmarks.streams import answer, measured, print_table, session, typical, view, workspace
 from millpond.engines.timed.compile import compile_timed
 from millpond.engines.timed.execute import advance
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect
 
 CATALOG = (
@@ -59,7 +59,7 @@ def executor_rate(sql: str, batches: int = 3) -> tuple[float, int]:
     verdict = millpond.check(CATALOG + sql)
     assert not isinstance(verdict, list) and verdict.timed is not None
     program = compile_timed(verdict.timed, Dialect.DUCKDB)
-    engine, kept, spent = Engine(), {}, 0.0
+    engine, kept, spent = DuckDb(), {}, 0.0
     names = {"S": ("A", "I"), "T": ("B", "J"), "U": ("C", "K")}
     for number in range(batches):
         streams = rows_of(number, 1_000_000 if "distinct" not in sql.lower() else 1_000)

@@ -27,7 +27,7 @@ from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.frontend.parse import parse
 from millpond.query.model import Query
 from millpond.query.trees import is_aggregate
-from millpond.runtime.row_kinds import KIND, NOTE, ROW, STATE
+from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.spark.source import Source, spark_schema
 from millpond.spark.stream import RETRACTED, build
 from tests.campaigns.exact_engine import moments, random_batches
@@ -54,9 +54,9 @@ class Collected:
         del batch
         entries = 0
         for row in frame.collect():
-            if row[KIND] == STATE:
+            if row[KIND] == RowKind.STATE:
                 entries += row[NOTE]["entries"]
-            if row[KIND] != ROW:
+            if row[KIND] != RowKind.RESULT:
                 continue
             values = tuple(row[: len(self.columns)])
             retracted = RETRACTED in frame.columns and row[RETRACTED]

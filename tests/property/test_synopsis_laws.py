@@ -26,14 +26,14 @@ from millpond.errors import MillpondError
 from millpond.frontend.parse import parse
 from millpond.query.model import Query
 from millpond.query.normalize import TooManyParts
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect
 from millpond.spark.operator import WHOLE, _cut
 from tests.campaigns.exact_engine import KINDS
 from tests.support.generate import RichCase, Row, random_rows
 from tests.support.local import arrow_table
 
-ENGINE = Engine()
+ENGINE = DuckDb()
 ROWS = 24
 # What random queries seldom have: representatives of many rows, demands that pull apart, several ``<>``.
 RARE = (

@@ -18,8 +18,8 @@ from millpond.query import types
 from millpond.query.evaluate import answer
 from millpond.query.model import Query, Table
 from millpond.query.types import SqlType
-from millpond.runtime.duckdb import Engine
-from millpond.runtime.row_kinds import ROW, STATE
+from millpond.runtime.duckdb import DuckDb
+from millpond.runtime.row_kinds import RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.operator import Keeper, Partial
 
@@ -73,7 +73,7 @@ class Local:
         self.groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self.last_revision = 0
         self._seen: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self.query.tables}
-        self._engine = Engine()
+        self._engine = DuckDb()
 
     @property
     def state_rows(self) -> int:
@@ -113,9 +113,9 @@ class Local:
         keeper.init(FakeHandle(self.shards.setdefault(shard, FakeState())))  # type: ignore[arg-type]
         for frame in keeper.handleInputRows((shard,), iter([payloads]), None):
             for row in pa.Table.from_pandas(frame, preserve_index=False).to_pylist():
-                if row["_kind"] == STATE:
+                if row["_kind"] == RowKind.STATE:
                     self.entries += row["_entries"]
-                elif row["_kind"] == ROW:
+                elif row["_kind"] == RowKind.RESULT:
                     self._emit(row)
 
     def _emit(self, row: Mapping[str, Any]) -> None:

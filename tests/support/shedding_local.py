@@ -13,8 +13,8 @@ from millpond.engines.budgeted.compile import compile_shedding
 from millpond.engines.budgeted.plan import shedding_plan
 from millpond.engines.budgeted.worth import Choice
 from millpond.query.model import Query
-from millpond.runtime.duckdb import Engine
-from millpond.runtime.row_kinds import MEASURE, ROW, STATE
+from millpond.runtime.duckdb import DuckDb
+from millpond.runtime.row_kinds import RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.shedding_operator import ORDER, PLACE, Deal, Shedder
 from tests.support.local import FakeHandle, FakeState, arrow_table
@@ -41,7 +41,7 @@ class LocalShedding:
         self.last: list[dict[str, Any]] = []
         self.measures: Counter[str] = Counter()
         self.entries = 0
-        self._engine = Engine()
+        self._engine = DuckDb()
         self._order = 0
 
     def add(self, batch: Batch, tasks: int = 1) -> None:
@@ -81,7 +81,7 @@ class LocalShedding:
                         self.entries += row["_entries"]
                     case 4:
                         self.measures[row["_reason"]] += row["_entries"]
-        assert (ROW, STATE, MEASURE) == (0, 2, 4)
+        assert (RowKind.RESULT, RowKind.STATE, RowKind.MEASURE) == (0, 2, 4)
 
     def _emit(self, row: Mapping[str, Any]) -> None:
         values = tuple(row[f"o{i}"] for i in range(len(self.query.columns)))

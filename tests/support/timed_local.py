@@ -13,7 +13,7 @@ from millpond.engines.timed.compile import compile_timed
 from millpond.engines.timed.execute import Advance, advance
 from millpond.engines.timed.program import FeedProgram, TimedProgram
 from millpond.plan.needs import TimedPlan
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect
 from tests.support.local import arrow_table
 
@@ -27,7 +27,7 @@ class TimedLocal:
         self, plan: TimedPlan, relations: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
     ) -> None:
         self.query = plan.query
-        self._engine = Engine()
+        self._engine = DuckDb()
         program = compile_timed(plan, Dialect.DUCKDB)
         if relations is not None:
             found = {

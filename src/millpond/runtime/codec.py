@@ -26,7 +26,7 @@ class StateError(MillpondError):
     """Kept state that this program cannot read."""
 
 
-def packed_tables(
+def encode_tables(
     tables: Mapping[str, pa.Table], shapes: Mapping[str, pa.Schema], fingerprint: bytes, revision: int
 ) -> bytes:
     """Tables as bytes that name their version and the layout they follow; one without rows may be absent."""
@@ -42,7 +42,7 @@ def packed_tables(
     return b"".join(sink)
 
 
-def unpacked_tables(
+def decode_tables(
     data: bytes, shapes: Mapping[str, pa.Schema], fingerprint: bytes
 ) -> tuple[dict[str, pa.Table], int]:
     """The tables that have rows, and their revision; StateError where the bytes are of another kind."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from millpond.errors import MillpondError
 
 
-class Engine:
+class DuckDb:
     """An embedded DuckDB, by default on a single thread: the parallelism is Spark's."""
 
     def __init__(self, threads: int = 1) -> None:

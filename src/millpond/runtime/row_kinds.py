@@ -1,15 +1,30 @@
-"""What the rows of a query's frame are: results, rejected rows, and reports of the operator."""
+"""The kinds of rows in a query's output frame: results, rejected rows, and reports of the operator."""
 
 from __future__ import annotations
 
-# The column with a row's kind, and the one with what there is to say of a row that is no result.
+from enum import IntEnum, StrEnum
+
+# The column with a row's kind, and the column with the details of a row that is not a result.
 KIND, NOTE = "_kind", "_note"
-# Results, rejected rows, the sizes of the state and of what waits, and measures of what a batch did.
-ROW, REJECTED, STATE, WAIT, MEASURE = 0, 1, 2, 3, 4
-# Measures, each added up over the shards: tuples that were shed, results that were missed
-# for it (an estimate and its variance), rows looked up in a database and those found in the cache.
-SHED, MISSED, MISSED_VARIANCE, LOOKUPS, HITS = MEASURES = (
-    "shed", "missed", "missed_variance", "lookups", "hits",
-)  # fmt: skip
-# How the reason of a late row, which is rejected too, begins.
+# The prefix of a late row's rejection reason.
 LATE = "late:"
+
+
+class RowKind(IntEnum):
+    """The value of the column ``_kind``."""
+
+    RESULT = 0
+    REJECTED = 1
+    STATE = 2  # entries and bytes of the state store
+    BUFFERED = 3  # rows in the reorder buffer
+    MEASURE = 4  # one BatchMeasure
+
+
+class BatchMeasure(StrEnum):
+    """What an operator counts per micro-batch; each measure is summed over the shards."""
+
+    SHED = "shed"  # tuples dropped because of the memory budget
+    MISSED = "missed"  # results lost by shedding, an estimate
+    MISSED_VARIANCE = "missed_variance"  # the variance of that estimate
+    LOOKUPS = "lookups"  # rows looked up in a database
+    HITS = "hits"  # lookups answered by the cache

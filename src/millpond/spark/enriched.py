@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from millpond.query.model import Occurrence, Query, Ref, Select
 from millpond.query.trees import is_aggregate
-from millpond.runtime.row_kinds import KIND, NOTE, REJECTED, ROW
+from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 from millpond.spark.source import REASON, RECORD, Source
 from millpond.spark.stream import NO_NOTE, Built, Sources, rejection_note, result_schema
@@ -73,7 +73,7 @@ def _answered(select: Select, rows: DataFrame, schema: StructType) -> DataFrame:
         F.expr(expression_sql(item.expression, _name, Dialect.SPARK)).cast(field.dataType).alias(field.name)
         for item, field in zip(select.items, schema.fields, strict=True)
     ]
-    kind = F.lit(ROW).cast("tinyint").alias(KIND)
+    kind = F.lit(RowKind.RESULT).cast("tinyint").alias(KIND)
     return rows.where(F.expr(where)).select(*items, kind, F.expr(NO_NOTE).alias(NOTE))
 
 
@@ -91,7 +91,7 @@ def _name(ref: Ref) -> str:
 def _rejected_rows(source: Source, stream: str, schema: StructType) -> DataFrame:
     """The rejected rows of a stream, in the form of the results."""
     nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
-    kind = F.lit(REJECTED).cast("tinyint").alias(KIND)
+    kind = F.lit(RowKind.REJECTED).cast("tinyint").alias(KIND)
     return source.frame.where(f"{REASON} IS NOT NULL").select(
         *nothing, kind, F.expr(rejection_note(stream)).alias(NOTE)
     )

@@ -16,7 +16,7 @@ from millpond.engines.lookup.join import Joined, Keyed, plan_joins
 from millpond.engines.lookup.operator import COUNTED, MEASURED, Lookup, Step, output_schema
 from millpond.engines.lookup.relation import looked_up, relation_of
 from millpond.query.model import Query, Ref, Select
-from millpond.runtime.row_kinds import KIND, MEASURE, NOTE, ROW
+from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, all_of, condition_sql, expression_sql
 from millpond.spark.enriched import Opened
 from millpond.spark.source import Source, spark_type
@@ -86,7 +86,9 @@ def _looked_up(
         for item, field in zip(select.items, schema.fields, strict=True)
         for text in [expression_sql(item.expression, names.__getitem__, Dialect.SPARK)]
     ]
-    row_kind = f"CAST(CASE WHEN {MEASURED} IS NULL THEN {ROW} ELSE {MEASURE} END AS TINYINT)"
+    row_kind = (
+        f"CAST(CASE WHEN {MEASURED} IS NULL THEN {RowKind.RESULT} ELSE {RowKind.MEASURE} END AS TINYINT)"
+    )
     return found.where(F.expr(f"{MEASURED} IS NOT NULL OR {after}")).select(
         *items, F.expr(row_kind).alias(KIND), F.coalesce(F.expr(_MEASURE_NOTE), F.expr(NO_NOTE)).alias(NOTE)
     )

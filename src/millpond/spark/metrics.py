@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from millpond.errors import MillpondError
-from millpond.runtime.row_kinds import HITS, LOOKUPS, MEASURES, MISSED, MISSED_VARIANCE, SHED
+from millpond.runtime.row_kinds import BatchMeasure
 from millpond.spark.sink import Written
 from millpond.spark.status import Phase, Snapshot
 
@@ -61,7 +61,7 @@ class Tally:
         self._waiting = 0
         self._recent: deque[BatchMetrics] = deque(maxlen=_RECENT)
         self._totals = {"batches": 0, "input_rows": 0, "output_rows": 0, "rejected_rows": 0}
-        self._measures = dict.fromkeys(MEASURES, 0)
+        self._measures: dict[str, int] = dict.fromkeys(BatchMeasure, 0)
 
     def add(self, written: Written, progress: StreamingQueryProgress, now: float) -> BatchMetrics:
         """A batch, from what the sink counted and what Spark says of it.
@@ -75,7 +75,7 @@ class Tally:
         own = [each for each in progress.stateOperators if not each.operatorName.startswith(_OUR_OPERATOR)]
         for name, value in written.measures.items():
             self._measures[name] += value
-        measured = dict.fromkeys(MEASURES, 0) | dict(written.measures)
+        measured = dict.fromkeys(BatchMeasure, 0) | dict(written.measures)
         rows, seconds = _input_rows(progress, self._scans), progress.batchDuration / 1000
         batch = BatchMetrics(
             batch=written.batch,
@@ -84,15 +84,15 @@ class Tally:
             output_rows=written.rows,
             malformed_rows=written.rejected - written.late,
             late_rows=written.late,
-            shed_rows=measured[SHED],
+            shed_rows=measured[BatchMeasure.SHED],
             state_entries=self._reported[0] + sum(each.numRowsTotal for each in own),
             state_bytes=self._reported[1] + sum(each.memoryUsedBytes for each in own),
             state_bound=self._bound,
             waiting_rows=self._waiting,
-            missed_rows=measured[MISSED],
-            missed_error=round(sqrt(measured[MISSED_VARIANCE]), 1),
-            lookups=measured[LOOKUPS],
-            lookup_hits=measured[HITS],
+            missed_rows=measured[BatchMeasure.MISSED],
+            missed_error=round(sqrt(measured[BatchMeasure.MISSED_VARIANCE]), 1),
+            lookups=measured[BatchMeasure.LOOKUPS],
+            lookup_hits=measured[BatchMeasure.HITS],
             seconds=seconds,
             rows_per_second=round(rows / seconds, 1) if seconds else 0.0,
         )
@@ -116,11 +116,11 @@ class Tally:
             state_entries=last.state_entries if last else 0,
             state_bound=self._bound,
             waiting_rows=self._waiting,
-            shed_rows=self._measures[SHED],
-            missed_rows=self._measures[MISSED],
-            missed_error=sqrt(self._measures[MISSED_VARIANCE]),
-            lookups=self._measures[LOOKUPS],
-            lookup_hits=self._measures[HITS],
+            shed_rows=self._measures[BatchMeasure.SHED],
+            missed_rows=self._measures[BatchMeasure.MISSED],
+            missed_error=sqrt(self._measures[BatchMeasure.MISSED_VARIANCE]),
+            lookups=self._measures[BatchMeasure.LOOKUPS],
+            lookup_hits=self._measures[BatchMeasure.HITS],
             rows_per_second=0.0 if phase is Phase.WAITING else rate,
             batch_seconds=last.seconds if last else None,
             seconds=now - self._began,

@@ -21,8 +21,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from millpond.engines.exact.program import Program
 from millpond.engines.exact.tables import SlotProgram, Synopsis
-from millpond.runtime.duckdb import Engine
-from millpond.runtime.row_kinds import MEASURE, REJECTED, ROW, STATE
+from millpond.runtime.duckdb import DuckDb
+from millpond.runtime.row_kinds import RowKind
 from millpond.runtime.terms import TermProgram
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ TAIL_SCHEMA = (
 
 
 @lru_cache(maxsize=2)
-def worker_engine(threads: int = 1) -> Engine:
+def worker_engine(threads: int = 1) -> DuckDb:
     """The DuckDB of this worker process."""
-    return Engine(threads)
+    return DuckDb(threads)
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class Keeper(Shard):
 
     # --- one batch ---------------------------------------------------------------------------------
 
-    def _updated(self, engine: Engine, shard: int, new: Synopsis) -> Iterator[pa.Table]:
+    def _updated(self, engine: DuckDb, shard: int, new: Synopsis) -> Iterator[pa.Table]:
         touched = sorted(_cut(new, self.program.slots, lambda chunk: chunk))
         has_whole = shard == 0 and any(not term.chunked for term in self.program.terms)
         if has_whole and WHOLE not in touched:
@@ -237,11 +237,11 @@ class Keeper(Shard):
             size += record[1] - sum(s for _, _, s in found)
             if touched:
                 self.keep(RECORD, _RECORD.pack(entries, size, revision))
-        yield one_row(STATE, _entries=entries, _bytes=size)
+        yield one_row(RowKind.STATE, _entries=entries, _bytes=size)
 
     def _emitted(
         self,
-        engine: Engine,
+        engine: DuckDb,
         term: TermProgram,
         states: tuple[Synopsis, Synopsis, Synopsis],
         first: bool,
@@ -281,7 +281,7 @@ def _side_by_side(parts: Sequence[Synopsis]) -> dict[str, pa.Table]:
     return {name: pa.concat_tables([p.tables[name] for p in parts if name in p.tables]) for name in names}
 
 
-def emitted_rows(engine: Engine, rows: pa.Table, revision: int) -> Iterator[pa.Table]:
+def emitted_rows(engine: DuckDb, rows: pa.Table, revision: int) -> Iterator[pa.Table]:
     """What is added to the answer, ready to leave."""
     if not rows.num_rows:
         return
@@ -291,7 +291,7 @@ def emitted_rows(engine: Engine, rows: pa.Table, revision: int) -> Iterator[pa.T
     rows = rows.append_column("_weight", weights).rename_columns({"retracted": "_retracted"})
     count = rows.num_rows
     yield rows.append_column("_revision", pa.array(np.full(count, revision))).append_column(
-        "_kind", pa.array(np.full(count, ROW, np.int8))
+        "_kind", pa.array(np.full(count, RowKind.RESULT, np.int8))
     )
 
 
@@ -316,12 +316,12 @@ def one_row(kind: int, **values: int) -> pa.Table:
 
 def measure_row(name: str, value: int) -> pa.Table:
     """A measure of what the batch did."""
-    return one_row(MEASURE, _entries=value).append_column("_reason", pa.array([name]))
+    return one_row(RowKind.MEASURE, _entries=value).append_column("_reason", pa.array([name]))
 
 
 def _rejected_rows(table: pa.Table) -> pa.Table:
     """Rejected rows on their way out."""
     columns = {f"_{name}": table.column(name).cast(pa.string()) for name in ("stream", "reason", "record")}
-    columns["_kind"] = pa.array(np.full(table.num_rows, REJECTED, np.int8))
+    columns["_kind"] = pa.array(np.full(table.num_rows, RowKind.REJECTED, np.int8))
     columns["_weight"] = pa.array(np.ones(table.num_rows, np.int32))
     return pa.table(columns)

@@ -23,8 +23,8 @@ from millpond.engines.budgeted.missed import Estimate
 from millpond.engines.budgeted.program import LeafProgram, SheddingProgram
 from millpond.engines.budgeted.worth import Choice
 from millpond.models.arrays import Ints
-from millpond.runtime.codec import packed_tables, unpacked_tables
-from millpond.runtime.row_kinds import MISSED, MISSED_VARIANCE, SHED, STATE
+from millpond.runtime.codec import decode_tables, encode_tables
+from millpond.runtime.row_kinds import BatchMeasure, RowKind
 from millpond.spark.operator import (
     PARTIAL_ARROW,
     WHOLE,
@@ -107,7 +107,7 @@ class Deal:
             tables["recent"] = pa.table({"v": task.recent.cast(pa.float64(), safe=False)})
         if task.sample is not None:
             tables["sample"] = task.sample
-        packed = packed_tables(tables, _payload_shapes(leaf), self.program.fingerprint, 0)
+        packed = encode_tables(tables, _payload_shapes(leaf), self.program.fingerprint, 0)
         return _LEAF.pack(self.leaf) + packed
 
 
@@ -148,17 +148,21 @@ class Shedder(Shard):
         tables: dict[str, pa.Table] = {}
         if data is not None:
             totals = Totals.from_bytes(data)
-            tables, batch = unpacked_tables(data[Totals.SIZE :], shapes, program.fingerprint)
+            tables, batch = decode_tables(data[Totals.SIZE :], shapes, program.fingerprint)
         work = Work(engine, program, self.choice, shard, tables, batch + 1)
         arrivals, samples = self._opened(payloads)
         for rows in work.results(arrivals):
             yield from emitted_rows(engine, rows, batch + 1)
         work.share_out(samples)
         totals, missed, variance = totals.with_more(work.missed)
-        packed = totals.to_bytes() + packed_tables(work.state(), shapes, program.fingerprint, batch + 1)
+        packed = totals.to_bytes() + encode_tables(work.state(), shapes, program.fingerprint, batch + 1)
         self.keep(WHOLE, packed)
-        yield one_row(STATE, _entries=work.entries, _bytes=len(packed))
-        for name, value in ((SHED, work.shed), (MISSED, missed), (MISSED_VARIANCE, variance)):
+        yield one_row(RowKind.STATE, _entries=work.entries, _bytes=len(packed))
+        for name, value in (
+            (BatchMeasure.SHED, work.shed),
+            (BatchMeasure.MISSED, missed),
+            (BatchMeasure.MISSED_VARIANCE, variance),
+        ):
             yield measure_row(name, value)
 
     def _opened(self, payloads: Sequence[bytes]) -> tuple[dict[str, Arrivals], list[tuple[int, pa.Table]]]:
@@ -168,7 +172,7 @@ class Shedder(Shard):
         for data in payloads:
             (number,) = _LEAF.unpack_from(data)
             shapes = _payload_shapes(self.program.leaves[number])
-            found, _ = unpacked_tables(data[_LEAF.size :], shapes, self.program.fingerprint)
+            found, _ = decode_tables(data[_LEAF.size :], shapes, self.program.fingerprint)
             tables = {name: found.get(name, schema.empty_table()) for name, schema in shapes.items()}
             task = tables["task"].to_pylist()[0]
             rows, places = tables["rows"].drop_columns(["place"]), tables["rows"].column("place").to_numpy()

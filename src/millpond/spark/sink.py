@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from millpond.errors import MillpondError
-from millpond.runtime.row_kinds import KIND, LATE, MEASURE, MEASURES, NOTE, REJECTED, ROW, STATE, WAIT
+from millpond.runtime.row_kinds import KIND, LATE, NOTE, BatchMeasure, RowKind
 from millpond.spark.files import Files
 
 FORMATS = ("json", "parquet", "csv", "orc")
@@ -93,13 +93,15 @@ class Sink:
         # A name of its own: after a kill, tasks of the earlier attempt may live on for a moment.
         staging = f"{self._output}/{_STAGING}/{batch:06d}-{uuid4().hex[:8]}"
         written = self._stage(frame, batch, staging)
-        folders = {ROW: self._output, REJECTED: f"{self._output}/{_REJECTED_FOLDER}"}
+        folders = {RowKind.RESULT: self._output, RowKind.REJECTED: f"{self._output}/{_REJECTED_FOLDER}"}
         if self._fresh:  # only the first batch of a run can have been tried before
             for folder in folders.values():
                 for name in self._files.names(folder, f"part-{batch:06d}-*"):
                     self._files.delete(f"{folder}/{name}")
         for kind, folder in folders.items():
-            self._publish(f"{staging}/{KIND}={kind}", folder, batch, self._format if kind == ROW else "json")
+            self._publish(
+                f"{staging}/{KIND}={kind}", folder, batch, self._format if kind == RowKind.RESULT else "json"
+            )
         self._files.delete(f"{self._output}/{_STAGING}")
         self._fresh = False
         written = replace(written, rejected=written.rejected + self._unreadable)
@@ -115,12 +117,12 @@ class Sink:
             return _counted(observation, batch)
         frame = frame.persist()
         try:
-            observed = _observed(frame, observation).where(F.col(KIND) == ROW).drop(NOTE)
+            observed = _observed(frame, observation).where(F.col(KIND) == RowKind.RESULT).drop(NOTE)
             writer = observed.write.mode("overwrite").partitionBy(KIND).format(self._format)
             (writer.option("header", "true") if self._format == "csv" else writer).save(staging)
             written = _counted(observation, batch)
             if written.rejected:
-                rejected = frame.where(F.col(KIND) == REJECTED).select(_rejection("value"), KIND)
+                rejected = frame.where(F.col(KIND) == RowKind.REJECTED).select(_rejection("value"), KIND)
                 rejected.write.mode("append").partitionBy(KIND).text(staging)
             return written
         finally:
@@ -129,8 +131,10 @@ class Sink:
     def _stage_lines(self, frame: DataFrame, staging: str) -> None:
         """Results and rejected rows in one pass, which JSON allows: a line is a line."""
         results = [_named(name) for name in frame.columns if name not in (KIND, NOTE)]
-        line = F.when(F.col(KIND) == ROW, _json(results)).otherwise(_rejection("value"))
-        lines = frame.where(F.col(KIND).isin(ROW, REJECTED)).select(line.alias("value"), KIND)
+        line = F.when(F.col(KIND) == RowKind.RESULT, _json(results)).otherwise(_rejection("value"))
+        lines = frame.where(F.col(KIND).isin(RowKind.RESULT, RowKind.REJECTED)).select(
+            line.alias("value"), KIND
+        )
         lines.write.mode("overwrite").partitionBy(KIND).text(staging)
 
     def _publish(self, staged: str, folder: str, batch: int, format: str) -> None:
@@ -174,20 +178,22 @@ def _observed(frame: DataFrame, observation: Observation) -> DataFrame:
 
     return frame.observe(
         observation,
-        F.count(of(ROW, F.lit(1))).alias("rows"),
-        F.count(of(REJECTED, F.lit(1))).alias("rejected"),
-        F.sum(of(STATE, F.col(f"{NOTE}.entries"))).alias("entries"),
-        F.sum(of(STATE, F.col(f"{NOTE}.bytes"))).alias("bytes"),
-        F.count_if(of(REJECTED, F.col(f"{NOTE}.reason").startswith(LATE))).alias("late"),
-        F.sum(of(WAIT, F.col(f"{NOTE}.entries"))).alias("waiting"),
+        F.count(of(RowKind.RESULT, F.lit(1))).alias("rows"),
+        F.count(of(RowKind.REJECTED, F.lit(1))).alias("rejected"),
+        F.sum(of(RowKind.STATE, F.col(f"{NOTE}.entries"))).alias("entries"),
+        F.sum(of(RowKind.STATE, F.col(f"{NOTE}.bytes"))).alias("bytes"),
+        F.count_if(of(RowKind.REJECTED, F.col(f"{NOTE}.reason").startswith(LATE))).alias("late"),
+        F.sum(of(RowKind.BUFFERED, F.col(f"{NOTE}.entries"))).alias("waiting"),
         *(
-            F.sum(of(MEASURE, F.when(F.col(f"{NOTE}.reason") == name, F.col(f"{NOTE}.entries")))).alias(name)
-            for name in MEASURES
+            F.sum(
+                of(RowKind.MEASURE, F.when(F.col(f"{NOTE}.reason") == name, F.col(f"{NOTE}.entries")))
+            ).alias(name)
+            for name in BatchMeasure
         ),
     )
 
 
 def _counted(observation: Observation, batch: int) -> Written:
     counted = observation.get
-    measures = {name: counted.pop(name) for name in MEASURES}
+    measures = {name: counted.pop(name) for name in BatchMeasure}
     return Written(batch, **counted, measures={n: v for n, v in measures.items() if v is not None})

@@ -18,20 +18,7 @@ from millpond.query.model import Column as TableColumn
 from millpond.query.model import Source as Origin
 from millpond.query.model import Table
 from millpond.query.types import TIMESTAMP, type_named
-from millpond.runtime.row_kinds import (
-    HITS,
-    KIND,
-    LOOKUPS,
-    MEASURE,
-    MISSED,
-    MISSED_VARIANCE,
-    NOTE,
-    REJECTED,
-    ROW,
-    SHED,
-    STATE,
-    WAIT,
-)
+from millpond.runtime.row_kinds import KIND, NOTE, BatchMeasure, RowKind
 from millpond.spark.budget import Budget
 from millpond.spark.enriched import build_enriched, is_enriched
 from millpond.spark.lookup import build_lookup, located_relations
@@ -44,7 +31,11 @@ from millpond.spark.timed import build_timed
 # The name under which a query's progress reports the size of its state.
 OBSERVED = "millpond"
 # Measures of a batch that are reported there, by the names they have there.
-_MEASURED = {SHED: "shed_rows", MISSED: "missed_rows", MISSED_VARIANCE: "missed_variance"}
+_MEASURED = {
+    BatchMeasure.SHED: "shed_rows",
+    BatchMeasure.MISSED: "missed_rows",
+    BatchMeasure.MISSED_VARIANCE: "missed_variance",
+}
 # Where Spark notes the delay of a column's watermark, in milliseconds.
 _WATERMARK = "spark.watermarkDelayMs"
 # Relations in databases, by session and name in lower case.
@@ -85,28 +76,28 @@ def sql(
         built = build(spark, parsed, verdict.plan, sources)
     frame = built.frame
     if built.stateful:
-        note = F.when(F.col(KIND) == STATE, F.col(NOTE))
+        note = F.when(F.col(KIND) == RowKind.STATE, F.col(NOTE))
         frame = frame.observe(
             OBSERVED,
             F.sum(note["entries"]).alias("state_entries"),
             F.sum(note["bytes"]).alias("state_bytes"),
-            F.count_if(F.col(KIND) == ROW).alias("output_rows"),
-            F.count_if(F.col(KIND) == REJECTED).alias("rejected_rows"),
-            F.sum(F.when(F.col(KIND) == WAIT, F.col(NOTE)["entries"])).alias("waiting_rows"),
+            F.count_if(F.col(KIND) == RowKind.RESULT).alias("output_rows"),
+            F.count_if(F.col(KIND) == RowKind.REJECTED).alias("rejected_rows"),
+            F.sum(F.when(F.col(KIND) == RowKind.BUFFERED, F.col(NOTE)["entries"])).alias("waiting_rows"),
             *(_measured(name).alias(column) for name, column in _MEASURED.items()),
         )
     if located:
         frame = frame.observe(
             OBSERVED,
-            _measured(LOOKUPS).alias("lookups"),
-            _measured(HITS).alias("lookup_hits"),
-            F.count_if(F.col(KIND) == ROW).alias("output_rows"),
+            _measured(BatchMeasure.LOOKUPS).alias("lookups"),
+            _measured(BatchMeasure.HITS).alias("lookup_hits"),
+            F.count_if(F.col(KIND) == RowKind.RESULT).alias("output_rows"),
         )
-    return frame.where(F.col(KIND) == ROW).select(*built.columns)
+    return frame.where(F.col(KIND) == RowKind.RESULT).select(*built.columns)
 
 
 def _measured(name: str) -> Column:
-    is_measure = (F.col(KIND) == MEASURE) & (F.col(NOTE)["reason"] == name)
+    is_measure = (F.col(KIND) == RowKind.MEASURE) & (F.col(NOTE)["reason"] == name)
     return F.sum(F.when(is_measure, F.col(NOTE)["entries"]))
 
 

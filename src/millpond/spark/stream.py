@@ -18,7 +18,7 @@ from millpond.engines.exact.compile import Compiled, compile_plan
 from millpond.plan.synopses import Plan
 from millpond.query.model import Query, Ref, Select, Term
 from millpond.query.types import TIMESTAMP, type_named
-from millpond.runtime.row_kinds import KIND, NOTE, REJECTED, ROW
+from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 from millpond.spark.operator import PARTIAL_SCHEMA, TAIL_SCHEMA, Keeper, Partial, Shard
 from millpond.spark.source import REASON, RECORD, Source, spark_schema
@@ -28,7 +28,7 @@ NO_NOTE = (
     "CAST(NULL AS STRUCT<entries: BIGINT, bytes: BIGINT, stream: STRING, reason: STRING, record: STRING>)"
 )
 _OPERATOR_NOTE = (
-    f"CASE WHEN _kind <> {ROW} THEN named_struct('entries', _entries, 'bytes', _bytes, "
+    f"CASE WHEN _kind <> {RowKind.RESULT} THEN named_struct('entries', _entries, 'bytes', _bytes, "
     "'stream', _stream, 'reason', _reason, 'record', _record) END"
 )
 
@@ -138,11 +138,13 @@ def _filtered(select: Select, schema: StructType, sources: Sources) -> DataFrame
         f"CAST({expression_sql(item.expression, _plain, Dialect.SPARK)} AS {field.dataType.simpleString()})"
         for item, field in zip(select.items, schema.fields, strict=True)
     ]
-    kind, note = f"CAST({ROW} AS TINYINT)", NO_NOTE
+    kind, note = f"CAST({RowKind.RESULT} AS TINYINT)", NO_NOTE
     if owed:
         where = f"{REASON} IS NOT NULL OR {where}"
         items = [f"CASE WHEN {REASON} IS NULL THEN {item} END" for item in items]
-        kind = f"CAST(CASE WHEN {REASON} IS NULL THEN {ROW} ELSE {REJECTED} END AS TINYINT)"
+        kind = (
+            f"CAST(CASE WHEN {REASON} IS NULL THEN {RowKind.RESULT} ELSE {RowKind.REJECTED} END AS TINYINT)"
+        )
         note = f"CASE WHEN {REASON} IS NOT NULL THEN {rejection_note(occurrence.table.name)} END"
     elif source.rejects:
         where = f"{REASON} IS NULL AND {where}"

@@ -12,7 +12,7 @@ from millpond.engines.timed.compile import compile_timed
 from millpond.engines.timed.program import TimedProgram
 from millpond.plan.needs import TimedPlan
 from millpond.query.model import Query, Table
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect
 from millpond.spark.operator import PARTIAL_SCHEMA
 from millpond.spark.source import REASON, RECORD, Source
@@ -46,7 +46,7 @@ def build_timed(
 def _with_relations(plan: TimedPlan, sources: Mapping[str, Source], zone: str) -> TimedProgram:
     """The program with the rows of its relations."""
     program = compile_timed(plan, Dialect.SPARK, zone=zone)
-    engine = Engine()
+    engine = DuckDb()
     found: dict[str, pa.Table] = {}
     for feed in program.feeds:
         if feed.rows is None:

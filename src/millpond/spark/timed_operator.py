@@ -30,8 +30,8 @@ from millpond.engines.timed.waiting_room import (
     restored,
     stored,
 )
-from millpond.runtime.codec import packed_tables, unpacked_tables
-from millpond.runtime.row_kinds import LATE, REJECTED, STATE, WAIT
+from millpond.runtime.codec import decode_tables, encode_tables
+from millpond.runtime.row_kinds import LATE, RowKind
 from millpond.spark.operator import (
     PARTIAL_ARROW,
     TAIL,
@@ -113,7 +113,7 @@ class TimedKeeper(Shard):
         held = self.value(_ROOM)
         room = Room() if held is None else restored(program, held)
         data = self.value(_MATCHES)
-        kept, revision = ({}, 0) if data is None else unpacked_tables(data, program.kept, program.fingerprint)
+        kept, revision = ({}, 0) if data is None else decode_tables(data, program.kept, program.fingerprint)
         passage = self._passed(room, payloads)
         if passage.late:
             yield _reported(program, passage.late)
@@ -126,14 +126,14 @@ class TimedKeeper(Shard):
                 )
                 yield from emitted_rows(engine, found, revision + 1)
             kept = step.kept
-            packed = packed_tables(kept, program.kept, program.fingerprint, revision + 1)
+            packed = encode_tables(kept, program.kept, program.fingerprint, revision + 1)
             self.keep(_MATCHES, packed)
             size = len(packed)
         waiting = stored(program, passage.room)
         self.keep(_ROOM, waiting)
         entries = sum(table.num_rows for table in kept.values())
-        yield one_row(STATE, _entries=entries, _bytes=size + len(waiting))
-        yield one_row(WAIT, _entries=passage.room.rows(program), _bytes=0)
+        yield one_row(RowKind.STATE, _entries=entries, _bytes=size + len(waiting))
+        yield one_row(RowKind.BUFFERED, _entries=passage.room.rows(program), _bytes=0)
 
     def _passed(self, room: Room, payloads: Sequence[bytes]) -> Passage:
         rows: dict[str, list[pa.Table]] = {}
@@ -159,7 +159,7 @@ def _reported(program: TimedProgram, late: Mapping[str, pa.Table]) -> pa.Table:
             records.append(json.dumps({clock.column: moment.isoformat(), **row.values}, default=str))
     return pa.table(
         {
-            "_kind": pa.array(np.full(len(streams), REJECTED, np.int8)),
+            "_kind": pa.array(np.full(len(streams), RowKind.REJECTED, np.int8)),
             "_weight": pa.array(np.ones(len(streams), np.int32)),
             "_stream": pa.array(streams, TAIL["_stream"]),
             "_reason": pa.array(reasons, TAIL["_reason"]),

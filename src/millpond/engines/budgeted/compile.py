@@ -24,7 +24,7 @@ from millpond.query.model import TRUE, Aggregate, Expr, Ref, Select
 from millpond.query.trees import aggregates_of, is_aggregate, refs, substituted, substituted_condition
 from millpond.query.types import Domain, Family, SqlType, arrow_type
 from millpond.runtime.aggregates import only_grows
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 
 # A shard is worth its overhead if it keeps at least so many tuples; there are never more than so many.
@@ -132,7 +132,7 @@ class _SelectCompiler:
     def result_schema(self, outputs: str) -> pa.Schema:
         """The types that DuckDB gives to the last level's columns."""
         empty = self._schema(self._names).empty_table()
-        return Engine().query(f"SELECT {outputs} FROM t l, t r", {"t": empty}).schema
+        return DuckDb().query(f"SELECT {outputs} FROM t l, t r", {"t": empty}).schema
 
     def _schema(self, columns: Sequence[Ref] | dict[Ref, str]) -> pa.Schema:
         fields = [(self._names[ref], arrow_type(self._types[ref])) for ref in columns]
@@ -304,7 +304,7 @@ class _Groups:
         partial = f"SELECT {', '.join(listed)} FROM matches{group}"
         merged = [*names, *(f"{text} AS {name}" for name, _, text in parts)]
         merge = f"SELECT {', '.join([*merged, 'CAST(sum(matches) AS BIGINT) AS matches'])} FROM rows{group}"
-        schema = Engine().query(partial, {"matches": matches}).schema
+        schema = DuckDb().query(partial, {"matches": matches}).schema
         retracts = self._select.having != TRUE and not only_grows(self._select)
         return GroupProgram(
             len(names), partial, merge, self._finish(), retracts, schema.serialize().to_pybytes()

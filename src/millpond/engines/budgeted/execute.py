@@ -20,7 +20,7 @@ from millpond.engines.budgeted.program import LeafProgram, SelectProgram, Sheddi
 from millpond.engines.budgeted.top import GroupWork, SetWork, held_groups_schema
 from millpond.engines.budgeted.worth import Choice, Worth
 from millpond.models.arrays import Bools, Floats, Ints
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 
 # At most this part of the budget is for rows of sets and for groups on top of a join.
 ON_TOP = 0.5
@@ -52,7 +52,7 @@ class Work:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: DuckDb,
         program: SheddingProgram,
         choice: Choice,
         shard: int,

@@ -13,7 +13,7 @@ from millpond.engines.budgeted.missed import Estimate, Shed, pairs_of, reservoir
 from millpond.engines.budgeted.program import Kind, LevelProgram, SideProgram
 from millpond.engines.budgeted.worth import COUNTERS, Tuples, Worth
 from millpond.models.arrays import Bools, Floats, Ints
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 
 # The tuples of what was shed that stand for all of it, where the condition is more than equal values.
 SAMPLE = 1024
@@ -51,7 +51,7 @@ class LevelWork:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: DuckDb,
         level: LevelProgram,
         worth: Worth,
         shards: int,

@@ -16,7 +16,7 @@ from millpond.engines.budgeted.program import LeafProgram
 from millpond.engines.budgeted.worth import Choice
 from millpond.query.model import Query
 from millpond.query.trees import is_aggregate
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect
 
 SIZES = (10, 100, 1000)
@@ -54,7 +54,7 @@ def shares(query: Query, streams: Mapping[str, pa.Table], sizes: Sequence[int] =
 
 def _found(plan: SheddingPlan, streams: Mapping[str, pa.Table], memory: int) -> int:
     """The results with so many tuples kept."""
-    engine = Engine()
+    engine = DuckDb()
     program = compile_shedding(plan, memory, Dialect.DUCKDB, shards=1)
     leaves = [leaf for select in plan.selects for leaf in select.leaves]
     arriving = [
@@ -71,7 +71,7 @@ def _found(plan: SheddingPlan, streams: Mapping[str, pa.Table], memory: int) -> 
     return found
 
 
-def _batches(engine: Engine, leaf: LeafProgram, alias: str, rows: pa.Table) -> list[Arrivals]:
+def _batches(engine: DuckDb, leaf: LeafProgram, alias: str, rows: pa.Table) -> list[Arrivals]:
     """The rows of a leaf that matter, in batches of equal length."""
     named = rows.rename_columns([f"{alias}.{name}" for name in rows.column_names])
     columns = ", ".join(f"{text} AS {name}" for name, text in leaf.columns)

@@ -17,13 +17,13 @@ from millpond.engines.budgeted.filter import Filter
 from millpond.engines.budgeted.missed import Estimate
 from millpond.engines.budgeted.program import GroupProgram
 from millpond.models.arrays import Ints
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 
 
 class SetWork:
     """The rows of a set."""
 
-    def __init__(self, engine: Engine, schema: pa.Schema, held: pa.Table | None, filter_: Filter) -> None:
+    def __init__(self, engine: DuckDb, schema: pa.Schema, held: pa.Table | None, filter_: Filter) -> None:
         self._engine = engine
         self._schema = schema
         self.held = schema.empty_table() if held is None else held
@@ -53,7 +53,7 @@ class SetWork:
 class GroupWork:
     """The groups of a select; ``held`` has for each also the batch in which it last changed."""
 
-    def __init__(self, engine: Engine, groups: GroupProgram, held: pa.Table | None, filter_: Filter) -> None:
+    def __init__(self, engine: DuckDb, groups: GroupProgram, held: pa.Table | None, filter_: Filter) -> None:
         self._engine = engine
         self._groups = groups
         self._schema = held_groups_schema(groups)
@@ -138,7 +138,7 @@ def held_groups_schema(groups: GroupProgram) -> pa.Schema:
     return pa.schema([*groups.schema, ("changed", pa.int64())])
 
 
-def hashes(engine: Engine, rows: pa.Table, columns: Sequence[str]) -> Ints:
+def hashes(engine: DuckDb, rows: pa.Table, columns: Sequence[str]) -> Ints:
     """A number for each row by which the filter knows it, the same in every version of the engine."""
     texts = ", ".join(f"coalesce(CAST({name} AS VARCHAR), chr(30))" for name in columns)
     text = f"SELECT CAST(md5_number_lower(concat_ws(chr(31), {texts})) >> 1 AS BIGINT) AS h FROM rows"

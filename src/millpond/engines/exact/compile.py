@@ -21,7 +21,7 @@ from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Ter
 from millpond.query.parts import Part
 from millpond.query.trees import aggregates_of, conjuncts, is_aggregate, refs
 from millpond.runtime.aggregates import only_grows
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect, any_of
 from millpond.runtime.terms import TermProgram
 
@@ -95,7 +95,7 @@ class _Builder:
         self.aggregate = any(is_aggregate(s) for s in query.selects)
 
     def program(self) -> Program:
-        engine = Engine()
+        engine = DuckDb()
         slots = tuple(_slot_program(engine, slot, self.query.tables[slot.stream]) for slot in self.slots)
         retracts = any(term.retracts for term in self.terms)
         return Program(slots, tuple(self.terms), self._fingerprint(slots), self.aggregate, retracts)
@@ -354,7 +354,7 @@ def _with_presence(plan: NeedPlan) -> NeedPlan:
     return NeedPlan(plan.need, (stream,))
 
 
-def _slot_program(engine: Engine, slot: Slot, table: Table) -> SlotProgram:
+def _slot_program(engine: DuckDb, slot: Slot, table: Table) -> SlotProgram:
     """The slot's SQL, and the schema of its table: that of an empty one."""
     dialect = Dialect.DUCKDB
     columns = ", ".join(

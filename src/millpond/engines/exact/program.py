@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.engines.exact.tables import SlotProgram, Synopsis
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.terms import TermProgram
 
 
@@ -35,7 +35,7 @@ class Program:
 
     def changes(
         self,
-        engine: Engine,
+        engine: DuckDb,
         term: TermProgram,
         states: tuple[Synopsis, Synopsis, Synopsis],
         first: bool,

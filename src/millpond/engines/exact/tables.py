@@ -16,10 +16,10 @@ import pyarrow as pa
 from millpond.engines.exact.place import Place
 from millpond.errors import MillpondError
 from millpond.runtime.codec import (
-    packed_tables,
-    unpacked_tables,
+    decode_tables,
+    encode_tables,
 )
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Synopsis:
         return Synopsis({})
 
     @staticmethod
-    def of_batch(engine: Engine, slots: Iterable[SlotProgram], batch: pa.RecordBatch | pa.Table) -> Synopsis:
+    def of_batch(engine: DuckDb, slots: Iterable[SlotProgram], batch: pa.RecordBatch | pa.Table) -> Synopsis:
         """What a batch of ingested rows of one stream adds to its slots."""
         tables = {}
         for slot in slots:
@@ -83,7 +83,7 @@ class Synopsis:
         return Synopsis(tables)
 
     @staticmethod
-    def merged(engine: Engine, slots: Iterable[SlotProgram], parts: Iterable[Synopsis]) -> Synopsis:
+    def merged(engine: DuckDb, slots: Iterable[SlotProgram], parts: Iterable[Synopsis]) -> Synopsis:
         """What all parts hold together."""
         parts = list(parts)
         tables = {}
@@ -115,7 +115,7 @@ class Synopsis:
         All rows being of one ``chunk``, its number is left out.
         """
         shapes = {s.name: s.schema if chunk is None else s.stored_schema for s in slots}
-        return packed_tables(self.tables, shapes, fingerprint, revision)
+        return encode_tables(self.tables, shapes, fingerprint, revision)
 
     @staticmethod
     def from_bytes(
@@ -124,7 +124,7 @@ class Synopsis:
         """The synopsis and its revision; StateError where the bytes are not of this version and layout."""
         slots = list(slots)
         shapes = {s.name: s.schema if chunk is None else s.stored_schema for s in slots}
-        tables, revision = unpacked_tables(data, shapes, fingerprint)
+        tables, revision = decode_tables(data, shapes, fingerprint)
         for slot in slots:
             if slot.chunk is not None and chunk is not None and slot.name in tables:
                 table = tables[slot.name]

@@ -16,7 +16,7 @@ from millpond.engines.lookup.fetch import Fetcher
 from millpond.engines.lookup.policies import player
 from millpond.query import types as domains
 from millpond.query.types import SqlType, arrow_type
-from millpond.runtime.row_kinds import HITS, LOOKUPS
+from millpond.runtime.row_kinds import BatchMeasure
 
 # The columns of a row that is no result, but says what was counted.
 MEASURED, COUNTED = "_measured", "_counted"
@@ -70,7 +70,7 @@ class Lookup:
                     lookups, hits = lookups + asked, hits + found
                     if joined is not None:
                         yield from self._results(joined, schema)
-        yield self._measured(schema, {LOOKUPS: lookups, HITS: hits})
+        yield self._measured(schema, {BatchMeasure.LOOKUPS: lookups, BatchMeasure.HITS: hits})
 
     def _measured(self, schema: pa.Schema, counts: dict[str, int]) -> pa.RecordBatch:
         told = {MEASURED: list(counts), COUNTED: list(counts.values())}

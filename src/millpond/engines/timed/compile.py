@@ -20,7 +20,7 @@ from millpond.query.parts import Part, type_of
 from millpond.query.time_order import Group, TimeOrder, clock_of, clocks_of
 from millpond.query.trees import aggregates_of, conjuncts, is_aggregate, refs, substituted
 from millpond.runtime.aggregates import groups_sql, only_grows
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.filters import admitting_sql, plain_column, spelled
 from millpond.runtime.sql import Dialect, expression_sql, widened
 from millpond.runtime.terms import TermProgram
@@ -448,13 +448,13 @@ def _expires(part: Part, order: TimeOrder, groups: Sequence[Group], zone: str) -
 
 
 def _feed_schema(empty: str, reduce: str) -> pa.Schema:
-    engine = Engine()
+    engine = DuckDb()
     return engine.query(reduce, {"batch": engine.query(empty, {})}).schema
 
 
 def _schemas(program: TimedProgram) -> tuple[tuple[str, bytes], ...]:
     """The types of the kept tables: those of empty ones."""
-    engine = Engine()
+    engine = DuckDb()
     schemas: dict[str, pa.Schema] = {}
     for need in program.needs:
         tables = {feed.name: feed.schema.empty_table() for feed in need.feeds}
@@ -472,7 +472,7 @@ def _schemas(program: TimedProgram) -> tuple[tuple[str, bytes], ...]:
     return tuple((name, schema.serialize().to_pybytes()) for name, schema in schemas.items())
 
 
-def _empty_past(engine: Engine, step: SetProgram) -> None:
+def _empty_past(engine: DuckDb, step: SetProgram) -> None:
     """Stand-ins for the past of a set, so that the sets that build on it have types."""
     keys = ", ".join(["1 AS kid", "t", *step.key, *step.counts, "TRUE AS live"])
     engine.keep(f"{step.table}_past", f"SELECT {keys} FROM {step.table}_new")

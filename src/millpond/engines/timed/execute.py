@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millpond.engines.timed.fronts import ALWAYS, NEVER, History, history
 from millpond.engines.timed.program import SetProgram, TimedProgram
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.terms import TermProgram
 
 Tables = dict[str, pa.Table]
@@ -35,7 +35,7 @@ class Advance:
 
 
 def advance(
-    engine: Engine,
+    engine: DuckDb,
     program: TimedProgram,
     kept: Mapping[str, pa.Table],
     feeds: Mapping[str, pa.Table],
@@ -69,11 +69,11 @@ def advance(
     return Advance({name: table for name, table in after.items() if table.num_rows}, added)
 
 
-def _found(engine: Engine, step: SetProgram) -> None:
+def _found(engine: DuckDb, step: SetProgram) -> None:
     engine.keep(f"{step.table}_new", step.matches)
 
 
-def _updated(engine: Engine, step: SetProgram, state: pa.Table, now: int) -> Tables:
+def _updated(engine: DuckDb, step: SetProgram, state: pa.Table, now: int) -> Tables:
     """What is kept of a set after the batch; its past, for the sets that build on it."""
     columns = ", ".join([*step.key, *step.counts])
     with engine.tables({"state": state}):
@@ -95,7 +95,7 @@ def _kid(columns: tuple[str, ...]) -> str:
     return f"dense_rank() OVER (ORDER BY {', '.join(columns)})" if columns else "1"
 
 
-def _counted(engine: Engine, step: SetProgram) -> pa.Table:
+def _counted(engine: DuckDb, step: SetProgram) -> pa.Table:
     everything = f"{step.table}_all"
     keys = _listed(", ".join(step.key))
     if step.asked:
@@ -109,7 +109,7 @@ def _counted(engine: Engine, step: SetProgram) -> pa.Table:
     return engine.query(f"SELECT {selected} FROM {everything}{group}", {})
 
 
-def _fronts(engine: Engine, step: SetProgram) -> pa.Table:
+def _fronts(engine: DuckDb, step: SetProgram) -> pa.Table:
     everything = f"{step.table}_all"
     ranks = [
         f"dense_rank() OVER (ORDER BY {name} {'ASC' if smaller else 'DESC'}) AS k{i}"
@@ -149,7 +149,7 @@ def _entries(past: History) -> pa.Table:
     return pa.table({"number": past.rows, "since": past.since, "until": past.until, "place": past.places})
 
 
-def _keep_past(engine: Engine, step: SetProgram) -> None:
+def _keep_past(engine: DuckDb, step: SetProgram) -> None:
     """The entries of each place of a front, one after the other, with gaps where it was empty."""
     name = step.table
     keys = _listed(", ".join(step.key))

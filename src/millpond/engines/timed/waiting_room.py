@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from millpond.engines.timed.fronts import ALWAYS
 from millpond.engines.timed.program import FeedProgram, TimedProgram
-from millpond.runtime.codec import packed_tables, unpacked_tables
+from millpond.runtime.codec import decode_tables, encode_tables
 
 PROGRESS = "progress"
 # Per stream the latest moment seen, and when (in seconds, by the clock on the wall) it last moved.
@@ -81,13 +81,13 @@ def _packed(
 ) -> bytes:
     known = [{"stream": s, "latest": latest, "moved": moved} for s, (latest, moved) in progress.items()]
     tables = {**rows, PROGRESS: pa.Table.from_pylist(known, schema=_PROGRESS_SCHEMA)}
-    return packed_tables(tables, _shapes(program), program.fingerprint, final)
+    return encode_tables(tables, _shapes(program), program.fingerprint, final)
 
 
 def _unpacked(
     program: TimedProgram, data: bytes
 ) -> tuple[dict[str, pa.Table], dict[str, tuple[int, float]], int]:
-    tables, final = unpacked_tables(data, _shapes(program), program.fingerprint)
+    tables, final = decode_tables(data, _shapes(program), program.fingerprint)
     known = tables.pop(PROGRESS, _PROGRESS_SCHEMA.empty_table()).to_pylist()
     return tables, {row["stream"]: (row["latest"], row["moved"]) for row in known}, final
 

@@ -24,7 +24,7 @@ from millpond.lab.simulate import join_player
 from millpond.lab.workloads import SYNTHETIC, Workload
 from millpond.models.arrays import Ints
 from millpond.query.evaluate import answer
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 from tests.campaigns.budgeted_engine import examine
 from tests.support.shedding_local import LocalShedding
 
@@ -321,7 +321,7 @@ def test_streams_that_cannot_be_looked_at(tmp_path: Path, source: str) -> None:
 def test_a_set_gives_room_back() -> None:
     """What no longer fits is not forgotten: the filter knows it."""
     schema = pa.schema([("o0", pa.int32())])
-    work = SetWork(Engine(), schema, None, filter_for(10, 1))
+    work = SetWork(DuckDb(), schema, None, filter_for(10, 1))
     rows = pa.table({"o0": pa.array(range(8), pa.int32())})
     assert work.taken([rows], 8).num_rows == 8 and work.held.num_rows == 8
     assert work.taken([rows], 3).num_rows == 0 and work.held.num_rows == 3 and work.shed == 5

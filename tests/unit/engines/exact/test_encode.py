@@ -29,7 +29,7 @@ from millpond.query.closure import Range
 from millpond.query.model import Ref
 from millpond.query.points import Points
 from millpond.query.types import BIGINT, DATE, DOUBLE, FLOAT, INT, STRING, Family, SqlType, decimal
-from millpond.runtime.duckdb import Engine
+from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect, number_text
 from tests.support.local import arrow_type
 
@@ -42,7 +42,7 @@ CREATE STREAMING TABLE H (h INT CHECK (h BETWEEN 0 AND 23));
 CREATE STREAMING TABLE U (u INT CHECK (u IN (1, 20, 300)));
 CREATE STREAMING TABLE Y (y DATE CHECK (y IN (DATE '1969-12-31', DATE '2024-02-29')) NOT NULL);
 """
-ENGINE = Engine()
+ENGINE = DuckDb()
 FAR = Fraction(10) ** 400
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from millpond.engines.exact.tables import Synopsis
 from millpond.errors import MillpondError
-from millpond.runtime.row_kinds import REJECTED
+from millpond.runtime.row_kinds import RowKind
 from millpond.spark.operator import MOST_REPEATED, Keeper, Partial
 from tests.support.scenario import TABLE_I, Line, Run, Scenario, assert_answers, bag
 
@@ -398,7 +398,7 @@ def test_rejected_rows_go_through_beside_the_synopsis() -> None:
     assert bad["payload"].isna().all() and len(bad) == 4
     keeper = Keeper(run.program, 1, ["BIGINT"])
     [left] = keeper.handleInputRows((-1,), iter([bad]), None)
-    assert list(left["_kind"]) == [REJECTED] * 4
+    assert list(left["_kind"]) == [RowKind.REJECTED] * 4
     assert Counter(zip(left["_stream"], left["_reason"], left["_record"].fillna(""), strict=True)) == {
         ("S", "not a number", '{"A": "x"}'): 2,
         ("S", "CHECK", ""): 2,
