@@ -18,6 +18,7 @@ from millpond.engines.lookup.relation import Relation
 from millpond.query import types as domains
 from millpond.query.model import Column
 from millpond.query.types import SqlType
+from millpond.runtime.arrow_ipc import schema_to_bytes
 
 _SQLITE = {"STRING": "TEXT", "INT": "INTEGER", "BIGINT": "INTEGER"}
 
@@ -50,7 +51,7 @@ class Join:
         self.cache: RowCache = new_cache(self.step, "UTC")
         self._types = types
         kinds = {"N": domains.BIGINT} | {f"R.{f.column.name}": f.column.type for f in located.columns}
-        schema = output_schema(kinds, "UTC").serialize().to_pybytes()
+        schema = schema_to_bytes(output_schema(kinds, "UTC"))
         self.lookup = Lookup((self.step,), schema, cache_of=lambda step, zone: self.cache)
 
     def run(

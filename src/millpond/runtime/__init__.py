@@ -1,1 +1,1 @@
-"""What every engine runs on: DuckDB, SQL rendering, the codec of the state."""
+"""What every engine runs on: DuckDB, SQL rendering, and the encoding of state."""

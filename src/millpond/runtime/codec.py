@@ -1,4 +1,9 @@
-"""State as bytes: a header with the version and a fingerprint, then Arrow tables."""
+"""State as bytes: a header with a format version and a fingerprint, then Arrow tables.
+
+The header is the magic number, the format version, the fingerprint of the program that wrote it, and a
+number of the writer's choice (a revision, or a timestamp).  Each table follows as its length and an Arrow
+record batch without its schema; a table without rows has length 0.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +14,23 @@ import pyarrow as pa
 
 from millpond.errors import MillpondError
 
-# What the bytes of a synopsis begin with; the version changes with their meaning.
 MAGIC = b"mill"
-
-
+# Raised whenever bytes of an older version would be misread.
 VERSION = 1
-
-
 _HEAD = struct.Struct("<4sH16sq")
-
-
 _LENGTH = struct.Struct("<q")
 
 
 class StateError(MillpondError):
-    """Kept state that this program cannot read."""
+    """The state in a checkpoint cannot be read."""
 
 
 def encode_tables(
-    tables: Mapping[str, pa.Table], shapes: Mapping[str, pa.Schema], fingerprint: bytes, revision: int
+    tables: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema], fingerprint: bytes, revision: int
 ) -> bytes:
-    """Tables as bytes that name their version and the layout they follow; one without rows may be absent."""
+    """The tables as bytes, in the order of ``schemas``; a table without rows may be absent."""
     sink = [_HEAD.pack(MAGIC, VERSION, fingerprint, revision)]
-    for name, schema in shapes.items():
+    for name, schema in schemas.items():
         table = tables.get(name)
         if table is None or not table.num_rows:
             sink.append(_LENGTH.pack(0))
@@ -43,44 +42,47 @@ def encode_tables(
 
 
 def decode_tables(
-    data: bytes, shapes: Mapping[str, pa.Schema], fingerprint: bytes
+    data: bytes, schemas: Mapping[str, pa.Schema], fingerprint: bytes
 ) -> tuple[dict[str, pa.Table], int]:
-    """The tables that have rows, and their revision; StateError where the bytes are of another kind."""
+    """The tables that have rows, and the revision.
+
+    Raises StateError if the bytes are damaged, or of another version or program.
+    """
     if len(data) < _HEAD.size or data[:4] != MAGIC:
         raise StateError("the checkpoint holds no state of Millpond", remedy="use a new checkpoint")
-    _, version, layout, revision = _HEAD.unpack_from(data)
+    _, version, writer, revision = _HEAD.unpack_from(data)
     if version != VERSION:
         raise StateError(
             f"the checkpoint's state has format {version}, this Millpond reads format {VERSION}",
             remedy="use the Millpond that wrote it, or a new checkpoint",
         )
-    if layout != fingerprint:
+    if writer != fingerprint:
         raise StateError(
             "the checkpoint belongs to another query", remedy="use a new checkpoint for a changed query"
         )
     tables = {}
     at = _HEAD.size
-    for name, schema in shapes.items():
+    for name, schema in schemas.items():
         length = _LENGTH.unpack_from(data, at)[0] if at + _LENGTH.size <= len(data) else -1
         at += _LENGTH.size
         if not 0 <= length <= len(data) - at:
-            raise _damaged()
+            raise _damage_error()
         if length:
-            tables[name] = _read_table(pa.py_buffer(memoryview(data)[at : at + length]), schema)
+            tables[name] = _decode_table(pa.py_buffer(memoryview(data)[at : at + length]), schema)
             at += length
     if at != len(data):
-        raise _damaged()
+        raise _damage_error()
     return tables, revision
 
 
-def _read_table(buffer: pa.Buffer, schema: pa.Schema) -> pa.Table:
+def _decode_table(buffer: pa.Buffer, schema: pa.Schema) -> pa.Table:
     try:
         batch = pa.ipc.read_record_batch(buffer, schema)
         batch.validate()
     except (pa.ArrowException, OSError, EOFError):
-        raise _damaged() from None
+        raise _damage_error() from None
     return pa.Table.from_batches([batch])
 
 
-def _damaged() -> StateError:
+def _damage_error() -> StateError:
     return StateError("the checkpoint's state is damaged", remedy="use a new checkpoint")

@@ -1,4 +1,4 @@
-"""An embedded DuckDB that works on Arrow tables."""
+"""An embedded DuckDB that reads and returns Arrow tables."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from millpond.errors import MillpondError
 
 
 class DuckDb:
-    """An embedded DuckDB, by default on a single thread: the parallelism is Spark's."""
+    """An embedded DuckDB.  It uses one thread by default, because Spark already runs tasks in parallel."""
 
     def __init__(self, threads: int = 1) -> None:
         self._connection = duckdb.connect()
         self._connection.execute(f"SET threads = {threads}")
         self._connection.execute("SET enable_progress_bar = false")
-        self._kept: set[str] = set()
+        self._created: set[str] = set()
 
     def query(self, sql: str, tables: Mapping[str, pa.Table | pa.RecordBatch]) -> pa.Table:
-        with self.tables(tables), _said_in_one_line():
+        """The result of a query over the given tables and those that are registered or created."""
+        with self.register(tables), _one_line_errors():
             return self._connection.sql(sql).to_arrow_table()
 
     @contextmanager
-    def tables(self, tables: Mapping[str, pa.Table | pa.RecordBatch]) -> Iterator[None]:
-        """The tables by name, for as long as it lasts."""
+    def register(self, tables: Mapping[str, pa.Table | pa.RecordBatch]) -> Iterator[None]:
+        """Make the tables visible under their names while the context lasts."""
         for name, table in tables.items():
             self._connection.register(name, table)
         try:
@@ -37,35 +38,34 @@ class DuckDb:
             for name in tables:
                 self._connection.unregister(name)
 
-    def keep(self, name: str, sql: str) -> None:
-        """The result under a name, until all such are dropped."""
-        with _said_in_one_line():
+    def create_table(self, name: str, sql: str) -> None:
+        """Store the result of a query in a temporary table, until ``drop_tables``."""
+        with _one_line_errors():
             self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
-        self._kept.add(name)
+        self._created.add(name)
 
-    def drop_all(self) -> None:
-        for name in self._kept:
+    def drop_tables(self) -> None:
+        """Drop every table made by ``create_table``."""
+        for name in self._created:
             self._connection.execute(f"DROP TABLE IF EXISTS {name}")
-        self._kept.clear()
+        self._created.clear()
 
-    def arrays(self, sql: str) -> dict[str, NDArray[np.int64]]:
-        """Columns of whole numbers."""
-        with _said_in_one_line():
+    def query_integers(self, sql: str) -> dict[str, NDArray[np.int64]]:
+        """The columns of a query's result, all of them integers, as arrays."""
+        with _one_line_errors():
             found = self._connection.execute(sql).fetchnumpy()
         return {name: np.asarray(column, dtype=np.int64) for name, column in found.items()}
 
 
 @contextmanager
-def _said_in_one_line() -> Iterator[None]:
+def _one_line_errors() -> Iterator[None]:
+    """Turn DuckDB's errors into MillpondErrors of one line."""
     try:
         yield
     except duckdb.Error as error:
-        raise engine_error(error) from None
-
-
-def engine_error(error: duckdb.Error) -> MillpondError:
-    """A value that does not fit, said in one line."""
-    first = str(error).splitlines()[0]
-    if isinstance(error, duckdb.OutOfRangeException | duckdb.ConversionException):
-        return MillpondError(f"a value does not fit its type: {first}", remedy="cast to a wider type")
-    return MillpondError(first)
+        first = str(error).splitlines()[0]
+        if isinstance(error, duckdb.OutOfRangeException | duckdb.ConversionException):
+            raise MillpondError(
+                f"a value does not fit its type: {first}", remedy="cast to a wider type"
+            ) from None
+        raise MillpondError(first) from None

@@ -1,4 +1,4 @@
-"""Expressions and conditions as SQL text, for Spark's column expressions and for DuckDB."""
+"""Rendering of expressions and conditions as SQL text, for Spark and for DuckDB."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ from millpond.query.types import DOUBLE, MAX_PRECISION, SqlType
 
 
 class Dialect(Enum):
-    """Whose SQL it is.  The two agree on all but quotes, and the numbers of days and moments."""
+    """The SQL dialect.  The two differ in quoting, names of types, and functions of dates and times."""
 
     SPARK = "spark"
     DUCKDB = "duckdb"
 
     def name_of(self, identifier: str) -> str:
-        """
+        """An identifier in quotes.
+
         >>> Dialect.SPARK.name_of("a`b"), Dialect.DUCKDB.name_of("A")
         ('`a``b`', '"A"')
         """
@@ -44,7 +45,8 @@ class Dialect(Enum):
         return quote + identifier.replace(quote, quote * 2) + quote
 
     def string(self, text: str) -> str:
-        """
+        """A string literal.
+
         >>> Dialect.SPARK.string("it's"), Dialect.DUCKDB.string("it's")
         ("'it\\\\'s'", "'it''s'")
         """
@@ -64,15 +66,15 @@ class Dialect(Enum):
         return type_.names.duckdb if self is Dialect.DUCKDB else type_.name
 
 
-# How a column is spelled.
-Names = Callable[[Ref], str]
+# Renders a column reference as SQL text.
+ColumnSql = Callable[[Ref], str]
 
 
-def value_text(value: Scalar, type_: SqlType | None, dialect: Dialect) -> str:
-    """A constant with its type.
+def literal_sql(value: Scalar, type_: SqlType | None, dialect: Dialect) -> str:
+    """A constant, cast to its type.
 
     >>> from millpond.query.types import INT
-    >>> value_text(3, INT, Dialect.SPARK), value_text(0.5, DOUBLE, Dialect.DUCKDB)
+    >>> literal_sql(3, INT, Dialect.SPARK), literal_sql(0.5, DOUBLE, Dialect.DUCKDB)
     ('CAST(3 AS INT)', "CAST('0.5' AS DOUBLE)")
     """
     match value:
@@ -98,10 +100,10 @@ def value_text(value: Scalar, type_: SqlType | None, dialect: Dialect) -> str:
             return f"CAST({value} AS {type_})" if type_ is not None else str(value)
 
 
-def number_text(point: Fraction) -> str:
-    """A number without a type of its own: whole, or with as many digits as a decimal holds, or a double.
+def number_sql(point: Fraction) -> str:
+    """An exact number as an integer or a decimal literal; as a DOUBLE if it has too many digits.
 
-    >>> number_text(Fraction(-3)), number_text(Fraction(1, 8)), number_text(Fraction(1, 3))
+    >>> number_sql(Fraction(-3)), number_sql(Fraction(1, 8)), number_sql(Fraction(1, 3))
     ('-3', '0.125', "CAST('0.3333333333333333' AS DOUBLE)")
     """
     with localcontext(prec=MAX_PRECISION):
@@ -112,10 +114,11 @@ def number_text(point: Fraction) -> str:
     return f"CAST('{float(point)!r}' AS DOUBLE)"
 
 
-def expression_sql(expr: Expr, names: Names, dialect: Dialect) -> str:
+def expression_sql(expr: Expr, names: ColumnSql, dialect: Dialect) -> str:
+    """An expression over columns as SQL text."""
     match expr:
         case Literal(value=value, type=type_):
-            return value_text(value, type_, dialect)
+            return literal_sql(value, type_, dialect)
         case Ref():
             return names(expr)
         case Negation(operand=operand):
@@ -123,14 +126,15 @@ def expression_sql(expr: Expr, names: Names, dialect: Dialect) -> str:
         case Arithmetic(operator=operator, left=left, right=right):
             by = expression_sql(right, names, dialect)
             if operator in "/%" and dialect is Dialect.DUCKDB and not isinstance(right, Literal):
-                # To divide by zero is an error in Spark.
+                # Division by zero is an error in Spark, but NULL in DuckDB.
                 by = f"CASE WHEN {by} = 0 THEN error('division by zero') ELSE {by} END"
             return f"({expression_sql(left, names, dialect)} {operator} {by})"
         case Aggregate():
-            raise ValueError("an aggregate is no column expression")
+            raise ValueError("an aggregate is not an expression over columns")
 
 
-def condition_sql(cond: Condition, names: Names, dialect: Dialect) -> str:
+def condition_sql(cond: Condition, names: ColumnSql, dialect: Dialect) -> str:
+    """A condition as SQL text, in three-valued logic."""
     match cond:
         case Truth(value=None):
             return "CAST(NULL AS BOOLEAN)"
@@ -152,7 +156,8 @@ def condition_sql(cond: Condition, names: Names, dialect: Dialect) -> str:
 
 
 def all_of(texts: list[str]) -> str:
-    """
+    """The conjunction of conditions.
+
     >>> all_of([]), all_of(["a", "TRUE"]), all_of(["a", "b"])
     ('TRUE', 'a', '(a AND b)')
     """
@@ -163,11 +168,12 @@ def all_of(texts: list[str]) -> str:
 
 
 def any_of(texts: list[str]) -> str:
+    """The disjunction of conditions."""
     return "(" + " OR ".join(dict.fromkeys(texts)) + ")" if texts else "FALSE"
 
 
-def widened(value: str, type_: SqlType) -> str:
-    """A value (in DuckDB) as Spark computes with it: single floats as doubles, decimals with room to grow."""
+def widen(value: str, type_: SqlType) -> str:
+    """A DuckDB value in the type in which Spark computes: FLOAT becomes DOUBLE, decimals get 38 digits."""
     if type_.name == "FLOAT":
         return f"CAST({value} AS DOUBLE)"
     if type_.scale is not None:

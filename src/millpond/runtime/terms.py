@@ -1,4 +1,4 @@
-"""How one term of a query is answered: SQL over tables before and after a batch."""
+"""The SQL that answers one term of a query, over tables before and after a micro-batch."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class TermProgram:
-    """How one term of a query answers from the tables of its slots.
+class TermSql:
+    """How one term of a query is answered from the ``tables`` that an engine keeps for it.
 
-    ``added`` is what a batch adds to a bag of rows, with ``w``, how often each.  Otherwise ``before`` and
-    ``after`` are the whole answer, the first ``keys`` columns naming the group (``g0 …``) of a row.
-    ``retracts``: rows may leave the answer.  ``always``: there is an answer before there is any input.
+    A term without aggregates and DISTINCT is a bag of rows that only grows: ``added`` selects the rows that
+    a micro-batch adds, with their multiplicity ``w``.  For every other term, ``before`` and ``after`` select
+    the whole answer before and after the micro-batch, and the difference is emitted.
+
+    ``grouped``: the answer consists of groups, whose keys are the first ``keys`` columns (``g0 …``), and a
+    new row of a group replaces the old one.  ``retracts``: rows may leave the answer.  ``always``: the
+    answer is not empty before any input, as in ``SELECT count(*)``.  ``chunked``: the tables are split into
+    chunks, and each chunk is answered separately.
     """
 
-    slots: tuple[str, ...]
+    tables: tuple[str, ...]
     columns: tuple[str, ...]
     added: str | None = None
     before: str = ""
@@ -27,21 +32,25 @@ class TermProgram:
     chunked: bool = False
 
     def changes_sql(self, types: Sequence[str] | None, first: bool) -> str:
-        """The rows that a batch adds, with ``w`` and ``retracted``; ``types`` are those of the columns.
+        """The rows that a micro-batch adds to the answer or, if ``retracted``, removes; ``w`` times each.
 
-        ``first``: nothing was emitted yet.
+        ``types`` are the DuckDB types of the columns; None leaves them as they are.  ``first``: nothing was
+        emitted yet.
         """
-        spelled = (
+        texts = (
             [f"CAST({c} AS {t})" for c, t in zip(self.columns, types, strict=True)] if types else self.columns
         )
-        columns = ", ".join(f"{text} AS {name}" for text, name in zip(spelled, self.columns, strict=True))
+        columns = ", ".join(f"{text} AS {name}" for text, name in zip(texts, self.columns, strict=True))
         if self.added is not None:
             return f"SELECT {columns}, CAST(w AS BIGINT) AS w, FALSE AS retracted FROM ({self.added})"
         every = "" if self.grouped or not self.retracts else " ALL"
-        gone_before = " WHERE FALSE" if first and self.always else ""
-        tables = f"WITH present AS ({self.after}), past AS (SELECT * FROM ({self.before}){gone_before})"
+        nothing_emitted = " WHERE FALSE" if first and self.always else ""
+        past = f"SELECT * FROM ({self.before}){nothing_emitted}"
         came = f"SELECT * FROM present EXCEPT{every} SELECT * FROM past"
-        text = f"{tables} SELECT {columns}, CAST(1 AS BIGINT) AS w, FALSE AS retracted FROM ({came})"
+        text = (
+            f"WITH present AS ({self.after}), past AS ({past}) "
+            f"SELECT {columns}, CAST(1 AS BIGINT) AS w, FALSE AS retracted FROM ({came})"
+        )
         if not self.retracts:
             return text
         if self.grouped:

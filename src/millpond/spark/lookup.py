@@ -16,6 +16,7 @@ from millpond.engines.lookup.join import Joined, Keyed, plan_joins
 from millpond.engines.lookup.operator import COUNTED, MEASURED, Lookup, Step, output_schema
 from millpond.engines.lookup.relation import looked_up, relation_of
 from millpond.query.model import Query, Ref, Select
+from millpond.runtime.arrow_ipc import schema_to_bytes
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, all_of, condition_sql, expression_sql
 from millpond.spark.enriched import Opened
@@ -76,7 +77,7 @@ def _looked_up(
     before = all_of([condition_sql(c, _name, Dialect.SPARK) for c in joined.before])
     taken = base.where(F.expr(before)).select(*columns)
     kinds = {name: select.type_of(ref) for ref, name in names.items()}
-    lookup = Lookup(tuple(steps), output_schema(kinds, zone).serialize().to_pybytes(), zone)
+    lookup = Lookup(tuple(steps), schema_to_bytes(output_schema(kinds, zone)), zone)
     told = [StructField(MEASURED, StringType()), StructField(COUNTED, LongType())]
     fields = [StructField(name, spark_type(kind)) for name, kind in kinds.items()]
     found = taken.mapInArrow(lookup.__call__, StructType([*fields, *told]))

@@ -23,7 +23,7 @@ from millpond.engines.exact.program import Program
 from millpond.engines.exact.tables import SlotProgram, Synopsis
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.row_kinds import RowKind
-from millpond.runtime.terms import TermProgram
+from millpond.runtime.terms import TermSql
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -242,7 +242,7 @@ class Keeper(Shard):
     def _emitted(
         self,
         engine: DuckDb,
-        term: TermProgram,
+        term: TermSql,
         states: tuple[Synopsis, Synopsis, Synopsis],
         first: bool,
         revision: int,

@@ -23,7 +23,8 @@ from millpond.engines.budgeted.program import (
 from millpond.query.model import TRUE, Aggregate, Expr, Ref, Select
 from millpond.query.trees import aggregates_of, is_aggregate, refs, substituted, substituted_condition
 from millpond.query.types import Domain, Family, SqlType, arrow_type
-from millpond.runtime.aggregates import only_grows
+from millpond.runtime.aggregates import has_monotone_having
+from millpond.runtime.arrow_ipc import schema_to_bytes
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 
@@ -72,7 +73,7 @@ def _term(term: TermPlan, selects: Sequence[_SelectCompiler], types: Sequence[st
     if not term.distinct:
         return TermProgram(compiled, None, None)
     schemas = [each.result_schema(program.outputs) for each, program in zip(selects, compiled, strict=True)]
-    return TermProgram(compiled, None, schemas[0].serialize().to_pybytes())
+    return TermProgram(compiled, None, schema_to_bytes(schemas[0]))
 
 
 class _SelectCompiler:
@@ -163,7 +164,7 @@ class _SelectCompiler:
             condition_sql(leaf.condition, spelled, self._dialect),
             shard,
             value,
-            self._schema(columns).serialize().to_pybytes(),
+            schema_to_bytes(self._schema(columns)),
         )
 
     def _level(self, number: int, level: Level, joined: frozenset[str]) -> LevelProgram:
@@ -179,7 +180,7 @@ class _SelectCompiler:
             ("r", level.right.aliases, values[1]),
         ):
             columns = [ref for ref in self._of(aliases) if ref in needed_later]
-            schema = self._schema(columns).serialize().to_pybytes()
+            schema = schema_to_bytes(self._schema(columns))
             place = self._place(level.window, right=side == "r")
             sides.append(SideProgram(f"{self.name}{side}{number}", value, place, schema))
         condition = condition_sql(level.condition, self.across(level), Dialect.DUCKDB)
@@ -305,10 +306,8 @@ class _Groups:
         merged = [*names, *(f"{text} AS {name}" for name, _, text in parts)]
         merge = f"SELECT {', '.join([*merged, 'CAST(sum(matches) AS BIGINT) AS matches'])} FROM rows{group}"
         schema = DuckDb().query(partial, {"matches": matches}).schema
-        retracts = self._select.having != TRUE and not only_grows(self._select)
-        return GroupProgram(
-            len(names), partial, merge, self._finish(), retracts, schema.serialize().to_pybytes()
-        )
+        retracts = self._select.having != TRUE and not has_monotone_having(self._select)
+        return GroupProgram(len(names), partial, merge, self._finish(), retracts, schema_to_bytes(schema))
 
     def _finish(self) -> str:
         stand_in: dict[Expr, Ref] = {a: Ref("", f"a{i}") for i, a in enumerate(self._aggregates)}

@@ -8,6 +8,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from millpond.runtime.arrow_ipc import schema_from_bytes
+
 # The column of a table of which nothing else is needed.
 ONE = "one"
 
@@ -39,7 +41,7 @@ class LeafProgram:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return pa.ipc.read_schema(pa.py_buffer(self.schema_bytes))
+        return schema_from_bytes(self.schema_bytes)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class SideProgram:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return pa.ipc.read_schema(pa.py_buffer(self.schema_bytes))
+        return schema_from_bytes(self.schema_bytes)
 
     @property
     def columns(self) -> str:
@@ -98,7 +100,7 @@ class GroupProgram:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return pa.ipc.read_schema(pa.py_buffer(self.schema_bytes))
+        return schema_from_bytes(self.schema_bytes)
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -124,7 +126,7 @@ class TermProgram:
 
     @cached_property
     def set_schema(self) -> pa.Schema | None:
-        return None if self.set_bytes is None else pa.ipc.read_schema(pa.py_buffer(self.set_bytes))
+        return None if self.set_bytes is None else schema_from_bytes(self.set_bytes)
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,11 @@ from millpond.query.canonical import meaning_of
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
 from millpond.query.parts import Part
 from millpond.query.trees import aggregates_of, conjuncts, is_aggregate, refs
-from millpond.runtime.aggregates import only_grows
+from millpond.runtime.aggregates import has_monotone_having
+from millpond.runtime.arrow_ipc import schema_to_bytes
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect, any_of
-from millpond.runtime.terms import TermProgram
+from millpond.runtime.terms import TermSql
 
 
 @dataclass(frozen=True)
@@ -90,13 +91,13 @@ class _Builder:
         self.query = query
         self.cutting = cutting
         self.slots: list[Slot] = []
-        self.terms: list[TermProgram] = []
+        self.terms: list[TermSql] = []
         self.columns = tuple(f"o{i}" for i in range(len(query.columns)))
         self.aggregate = any(is_aggregate(s) for s in query.selects)
 
     def program(self) -> Program:
-        engine = DuckDb()
-        slots = tuple(_slot_program(engine, slot, self.query.tables[slot.stream]) for slot in self.slots)
+        db = DuckDb()
+        slots = tuple(_slot_program(db, slot, self.query.tables[slot.stream]) for slot in self.slots)
         retracts = any(term.retracts for term in self.terms)
         return Program(slots, tuple(self.terms), self._fingerprint(slots), self.aggregate, retracts)
 
@@ -123,26 +124,26 @@ class _Builder:
         elif grouped or term.distinct:
             self.terms.append(self._whole(names, joined, term, bool(cuts)))
         elif joined[0].needs:  # else nothing can satisfy it
-            self.terms.append(TermProgram(names, self.columns, added=joined[0].added(), chunked=bool(cuts)))
+            self.terms.append(TermSql(names, self.columns, added=joined[0].added(), chunked=bool(cuts)))
 
-    def _groups(self, names: tuple[str, ...], joined: _SelectJoins, chunked: bool) -> TermProgram:
+    def _groups(self, names: tuple[str, ...], joined: _SelectJoins, chunked: bool) -> TermSql:
         """The groups of a single select: a change of a group replaces its row."""
         select = joined.select
-        return TermProgram(
+        return TermSql(
             names,
             self.columns,
             before=joined.grouped(OLD),
             after=joined.grouped(NOW),
             keys=len(select.group_by or ()),
             grouped=True,
-            retracts=not only_grows(select),
+            retracts=not has_monotone_having(select),
             always=select.group_by is None,
             chunked=chunked,
         )
 
     def _whole(
         self, names: tuple[str, ...], joined: Sequence[_SelectJoins], term: Term, chunked: bool
-    ) -> TermProgram:
+    ) -> TermSql:
         """A set of rows, or a bag that holds rows of groups."""
         every = "SELECT DISTINCT *" if term.distinct else "SELECT *"
         before, after = (
@@ -151,7 +152,7 @@ class _Builder:
         )
         grouped = [s for s in term.selects if is_aggregate(s)]
         always = any(s.group_by is None for s in grouped)
-        return TermProgram(
+        return TermSql(
             names,
             self.columns,
             before=before,
@@ -354,16 +355,16 @@ def _with_presence(plan: NeedPlan) -> NeedPlan:
     return NeedPlan(plan.need, (stream,))
 
 
-def _slot_program(engine: DuckDb, slot: Slot, table: Table) -> SlotProgram:
+def _slot_program(db: DuckDb, slot: Slot, table: Table) -> SlotProgram:
     """The slot's SQL, and the schema of its table: that of an empty one."""
     dialect = Dialect.DUCKDB
     columns = ", ".join(
         f"CAST(NULL AS {dialect.type_of(c.type)}) AS {dialect.name_of(c.name)}" for c in table.columns
     )
     taken = ", ".join(f"{text} AS {name}" for name, text in slot.ingest(dialect).columns)
-    nothing = engine.query(f"SELECT {taken} FROM (SELECT {columns}) WHERE FALSE", {})
+    nothing = db.query(f"SELECT {taken} FROM (SELECT {columns}) WHERE FALSE", {})
     reduce = reduce_sql(slot, "batch")
-    schema = pa.schema([_settled(field) for field in engine.query(reduce, {"batch": nothing}).schema])
+    schema = pa.schema([_settled(field) for field in db.query(reduce, {"batch": nothing}).schema])
     return SlotProgram(
         slot.name,
         slot.stream,
@@ -372,7 +373,7 @@ def _slot_program(engine: DuckDb, slot: Slot, table: Table) -> SlotProgram:
         slot.presence,
         reduce,
         merge_sql(slot, "rows"),
-        schema.serialize().to_pybytes(),
+        schema_to_bytes(schema),
     )
 
 

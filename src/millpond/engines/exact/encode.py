@@ -15,8 +15,8 @@ from millpond.plan.classes import Code
 from millpond.query.closure import Range
 from millpond.query.points import Points
 from millpond.query.types import Family, SqlType
-from millpond.runtime.filters import _bound_text, _comparable, within
-from millpond.runtime.sql import Dialect, any_of, value_text
+from millpond.runtime.filters import bound_sql, comparable_sql, range_sql
+from millpond.runtime.sql import Dialect, any_of, literal_sql
 
 # A word of a key holds fewer classes than this, so that it fits a BIGINT with room to spare.
 WORD = 1 << 62
@@ -150,16 +150,16 @@ class Digit:
 
     def below(self, x: str, dialect: Dialect) -> str:
         """The value lies below all that are told apart."""
-        return f"{_comparable(x, self.type, dialect)} < {self._bound(self.code.low, dialect)}"
+        return f"{comparable_sql(x, self.type, dialect)} < {self._bound(self.code.low, dialect)}"
 
     def above(self, x: str, dialect: Dialect) -> str:
-        return f"{_comparable(x, self.type, dialect)} > {self._bound(self.code.high, dialect)}"
+        return f"{comparable_sql(x, self.type, dialect)} > {self._bound(self.code.high, dialect)}"
 
     def _bound(self, point: Fraction, dialect: Dialect) -> str:
-        return _bound_text(point, self.type, self.points, dialect)
+        return bound_sql(point, self.type, self.points, dialect)
 
     def literal(self, point: Fraction, dialect: Dialect) -> str:
-        return value_text(self.points.value(point, self.type), self.type, dialect)
+        return literal_sql(self.points.value(point, self.type), self.type, dialect)
 
     # --- from digits to values ---------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ def admitted(x: str, digit: Digit, known: Range | None, dialect: Dialect) -> str
         return "TRUE"
     if any(r.low is None and r.high is None for r in ranges):
         return "TRUE"
-    inside = [within(x, r, digit.type, digit.points, dialect) for r in ranges]
+    inside = [range_sql(x, r, digit.type, digit.points, dialect) for r in ranges]
     if "TRUE" in inside:
         return "TRUE"
     return any_of([*([f"{x} IS NULL"] if digit.code.null else []), *inside])

@@ -13,7 +13,7 @@ from millpond.engines.exact.slots import Slot
 from millpond.plan.synopses import AMONG, UNDER, Extreme
 from millpond.query.model import Ref
 from millpond.query.types import Family
-from millpond.runtime.sql import Dialect, all_of, number_text
+from millpond.runtime.sql import Dialect, all_of, number_sql
 
 # The column with the number of the extreme that a row is kept for.
 _FOR = "extreme"
@@ -159,7 +159,7 @@ def _demand(slot: Slot, extreme: Extreme, slacks: Sequence[tuple[Fraction, bool]
     texts = []
     for ref, (slack, _) in zip(extreme.columns, slacks, strict=True):
         x = slot.of_row(ref, "row")
-        texts.append(f"({_roomy(slot, ref, x)} {sign} ({number_text(slack)}))" if shifted else x)
+        texts.append(f"({_roomy(slot, ref, x)} {sign} ({number_sql(slack)}))" if shifted else x)
     hardest = texts[0]
     if len(texts) > 1:
         absent = " OR ".join(f"{t} IS NULL" for t in texts)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millpond.engines.exact.tables import SlotProgram, Synopsis
 from millpond.runtime.duckdb import DuckDb
-from millpond.runtime.terms import TermProgram
+from millpond.runtime.terms import TermSql
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Program:
     """
 
     slots: tuple[SlotProgram, ...]
-    terms: tuple[TermProgram, ...]
+    terms: tuple[TermSql, ...]
     fingerprint: bytes
     aggregate: bool
     retracts: bool
@@ -35,14 +35,14 @@ class Program:
 
     def changes(
         self,
-        engine: DuckDb,
-        term: TermProgram,
+        db: DuckDb,
+        term: TermSql,
         states: tuple[Synopsis, Synopsis, Synopsis],
         first: bool,
         types: Sequence[str] | None = None,
     ) -> pa.Table:
         """What a batch adds to a term's answer; ``states`` are the synopses before, of, and after it."""
-        slots = [slot for slot in self.slots if slot.name in term.slots]
+        slots = [slot for slot in self.slots if slot.name in term.tables]
         tables = {
             f"{slot.name}_{version}": synopsis.table(slot)
             for slot in slots
@@ -50,7 +50,7 @@ class Program:
         }
         if term.chunked and term.added is None:
             tables |= _touched(slots, tables)
-        return engine.query(term.changes_sql(types, first), tables)
+        return db.query(term.changes_sql(types, first), tables)
 
 
 def _touched(slots: Sequence[SlotProgram], tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

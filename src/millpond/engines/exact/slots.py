@@ -17,8 +17,8 @@ from millpond.plan.synopses import StreamPlan
 from millpond.query.model import Expr, Ref
 from millpond.query.parts import Part, type_of
 from millpond.query.types import Family, SqlType
-from millpond.runtime.filters import admitting_sql, plain_column, spelled
-from millpond.runtime.sql import Dialect, all_of, expression_sql, widened
+from millpond.runtime.filters import column_sql, quoted_column, row_filter_sql
+from millpond.runtime.sql import Dialect, all_of, expression_sql, widen
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,15 @@ class Slot:
         """The row as the table wants it, as column expressions over its stream."""
         columns = []
         for name, word in zip(self.key, self.words, strict=True):
-            texts = [digit.of(self._spelled(digit.code.column, dialect), dialect) for digit in word.digits]
+            texts = [digit.of(self._column_sql(digit.code.column, dialect), dialect) for digit in word.digits]
             columns.append((name, f"CAST({word.of(texts)} AS {word.type})"))
         if self.chunk is not None:
             columns.append((self.chunk, self._chunk_sql(dialect)))
-        columns += [(self.carried_name(i), self._spelled(ref, dialect)) for i, ref in enumerate(self.carried)]
         columns += [
-            (self.measure_name(i), expression_sql(m.expression, plain_column(dialect), dialect))
+            (self.carried_name(i), self._column_sql(ref, dialect)) for i, ref in enumerate(self.carried)
+        ]
+        columns += [
+            (self.measure_name(i), expression_sql(m.expression, quoted_column(dialect), dialect))
             for i, m in enumerate(self.plan.measures)
         ]
         return Ingest(self._admits(dialect), tuple(columns))
@@ -119,7 +121,7 @@ class Slot:
         assert self.cut is not None
         column = self.cut.column
         low = self.cut.low
-        x = self._spelled(column, dialect)
+        x = self._column_sql(column, dialect)
         units = dialect.days(x) if self.type_of(column).family is Family.DATE else f"CAST({x} AS BIGINT)"
         division = "div" if dialect is Dialect.SPARK else "//"
         return f"CAST(({units} - ({low})) {division} {self.cut.size} AS INT)"
@@ -135,17 +137,17 @@ class Slot:
                     return Place(name, word.below(position), digit.radix, start)
         return None
 
-    def _spelled(self, ref: Ref, dialect: Dialect) -> str:
-        return spelled(self.part, ref, dialect)
+    def _column_sql(self, ref: Ref, dialect: Dialect) -> str:
+        return column_sql(self.part, ref, dialect)
 
     def _admits(self, dialect: Dialect) -> str:
         """The conditions on this occurrence alone, and the classes of values that can match."""
-        own = [admitting_sql(self.part, self.plan.alias, dialect)]
+        own = [row_filter_sql(self.part, self.plan.alias, dialect)]
         closure = self.part.closure
         for digit in self.digits:
             ref = digit.code.column
             known = closure.range(ref) if ref in closure.index else None
-            own.append(admitted(self._spelled(ref, dialect), digit, known, dialect))
+            own.append(admitted(self._column_sql(ref, dialect), digit, known, dialect))
         return all_of(own)
 
     # --- columns out -------------------------------------------------------------------------------
@@ -158,14 +160,14 @@ class Slot:
             for position, digit in enumerate(word.digits):
                 if digit.code.column == ref:
                     value = digit.value(word.digit(position, f"{table}.{name}"))
-                    return widened(value, digit.type)
+                    return widen(value, digit.type)
         raise KeyError(f"{ref} is not kept in {self.name}")
 
     def of_row(self, ref: Ref, row: str) -> str:
         """A carried column, or an expression over such, out of a struct."""
 
         def field(r: Ref) -> str:
-            return widened(f"{row}.v{self.carried.index(r)}", self.type_of(r))
+            return widen(f"{row}.v{self.carried.index(r)}", self.type_of(r))
 
         return expression_sql(self.derived.get(ref, ref), field, Dialect.DUCKDB)
 

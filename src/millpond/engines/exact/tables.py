@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from millpond.engines.exact.place import Place
 from millpond.errors import MillpondError
+from millpond.runtime.arrow_ipc import schema_from_bytes
 from millpond.runtime.codec import (
     decode_tables,
     encode_tables,
@@ -41,7 +42,7 @@ class SlotProgram:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return pa.ipc.read_schema(pa.py_buffer(self.schema_bytes))
+        return schema_from_bytes(self.schema_bytes)
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
@@ -73,17 +74,17 @@ class Synopsis:
         return Synopsis({})
 
     @staticmethod
-    def of_batch(engine: DuckDb, slots: Iterable[SlotProgram], batch: pa.RecordBatch | pa.Table) -> Synopsis:
+    def of_batch(db: DuckDb, slots: Iterable[SlotProgram], batch: pa.RecordBatch | pa.Table) -> Synopsis:
         """What a batch of ingested rows of one stream adds to its slots."""
         tables = {}
         for slot in slots:
-            table = engine.query(slot.reduce, {"batch": batch})
+            table = db.query(slot.reduce, {"batch": batch})
             if table.num_rows:
                 tables[slot.name] = table.cast(slot.schema)
         return Synopsis(tables)
 
     @staticmethod
-    def merged(engine: DuckDb, slots: Iterable[SlotProgram], parts: Iterable[Synopsis]) -> Synopsis:
+    def merged(db: DuckDb, slots: Iterable[SlotProgram], parts: Iterable[Synopsis]) -> Synopsis:
         """What all parts hold together."""
         parts = list(parts)
         tables = {}
@@ -97,7 +98,7 @@ class Synopsis:
                 tables[slot.name] = _united(slot, found)
             elif found:
                 rows = pa.concat_tables(found)
-                tables[slot.name] = engine.query(slot.merge, {"rows": rows}).cast(slot.schema)
+                tables[slot.name] = db.query(slot.merge, {"rows": rows}).cast(slot.schema)
         return Synopsis(tables)
 
     @property

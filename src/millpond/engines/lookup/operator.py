@@ -16,6 +16,7 @@ from millpond.engines.lookup.fetch import Fetcher
 from millpond.engines.lookup.policies import player
 from millpond.query import types as domains
 from millpond.query.types import SqlType, arrow_type
+from millpond.runtime.arrow_ipc import schema_from_bytes
 from millpond.runtime.row_kinds import BatchMeasure
 
 # The columns of a row that is no result, but says what was counted.
@@ -58,7 +59,7 @@ class Lookup:
     @property
     def schema(self) -> pa.Schema:
         """Of what leaves: the columns of the result, MEASURED and COUNTED."""
-        return pa.ipc.read_schema(pa.py_buffer(self.schema_bytes))
+        return schema_from_bytes(self.schema_bytes)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = self.schema

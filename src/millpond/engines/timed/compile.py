@@ -19,11 +19,12 @@ from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Ter
 from millpond.query.parts import Part, type_of
 from millpond.query.time_order import Group, TimeOrder, clock_of, clocks_of
 from millpond.query.trees import aggregates_of, conjuncts, is_aggregate, refs, substituted
-from millpond.runtime.aggregates import groups_sql, only_grows
+from millpond.runtime.aggregates import groups_sql, has_monotone_having
+from millpond.runtime.arrow_ipc import schema_to_bytes, table_to_bytes
 from millpond.runtime.duckdb import DuckDb
-from millpond.runtime.filters import admitting_sql, plain_column, spelled
-from millpond.runtime.sql import Dialect, expression_sql, widened
-from millpond.runtime.terms import TermProgram
+from millpond.runtime.filters import column_sql, quoted_column, row_filter_sql
+from millpond.runtime.sql import Dialect, expression_sql, widen
+from millpond.runtime.terms import TermSql
 
 
 def compile_timed(
@@ -76,7 +77,7 @@ class _Builder:
         self.dialect = dialect
         self.relations = relations
         self.needs: list[NeedProgram] = []
-        self.terms: list[TermProgram] = []
+        self.terms: list[TermSql] = []
         self.columns = tuple(f"o{i}" for i in range(len(query.columns)))
         self.aggregate = any(is_aggregate(s) for s in query.selects)
         self._feeds = 0
@@ -113,14 +114,14 @@ class _Builder:
         if len(self.query.selects) == len(grouped) == 1 and not term.distinct:
             select = grouped[0]
             self.terms.append(
-                TermProgram(
+                TermSql(
                     self._names,
                     self.columns,
                     before=rows["old"][0],
                     after=rows["now"][0],
                     keys=len(select.group_by or ()),
                     grouped=True,
-                    retracts=not only_grows(select),
+                    retracts=not has_monotone_having(select),
                     always=select.group_by is None,
                 )
             )
@@ -134,7 +135,7 @@ class _Builder:
         before, after = (f"{every} {columns} FROM ({unions[version]})" for version in ("old", "now"))
         always = any(s.group_by is None for s in grouped)
         self.terms.append(
-            TermProgram(
+            TermSql(
                 self._names, self.columns, before=before, after=after, retracts=bool(grouped), always=always
             )
         )
@@ -161,7 +162,7 @@ class _Builder:
             columns = ", ".join(self.columns)
             union = " UNION ALL ".join(f"SELECT * FROM {name}_new" for name in names)
             added = f"SELECT {columns}, sum(w) AS w FROM ({union}) GROUP BY {columns}"
-            self.terms.append(TermProgram(tuple(names), self.columns, added=added))
+            self.terms.append(TermSql(tuple(names), self.columns, added=added))
 
     def _rows(self, select: Select, made: _Results, version: str) -> str:
         """All rows of a select, before or after a batch: its groups, or the set of its rows."""
@@ -210,7 +211,7 @@ class _Builder:
 
     def _expression(self, steps: Steps, expr: Expr) -> str:
         def column(ref: Ref) -> str:
-            return widened(f"p{steps.timed.shown.index(ref)}", type_of(steps.timed.part, ref))
+            return widen(f"p{steps.timed.shown.index(ref)}", type_of(steps.timed.part, ref))
 
         return expression_sql(steps.timed.part.standing_for(expr), column, Dialect.DUCKDB)
 
@@ -318,15 +319,15 @@ class _Builder:
 
     def _feed(self, steps: Steps, feed: Feed) -> FeedProgram:
         part, dialect = steps.timed.part, self.dialect
-        admits = admitting_sql(part, feed.alias, dialect)
+        admits = row_filter_sql(part, feed.alias, dialect)
         clock = clock_of(part.select, feed.alias)
-        moment = dialect.micros(plain_column(dialect)(clock)) if clock is not None else "0"
+        moment = dialect.micros(quoted_column(dialect)(clock)) if clock is not None else "0"
         taken = [("t", f"CAST({moment} AS BIGINT)")]
-        taken += [(f"x{i}", spelled(part, ref, dialect)) for i, ref in enumerate(feed.columns)]
+        taken += [(f"x{i}", column_sql(part, ref, dialect)) for i, ref in enumerate(feed.columns)]
         measures = []
         for i, measure in enumerate(steps.measures):
             if {r.occurrence for r in refs(measure.expression)} == {feed.alias}:
-                taken.append((f"m{i}", expression_sql(measure.expression, plain_column(dialect), dialect)))
+                taken.append((f"m{i}", expression_sql(measure.expression, quoted_column(dialect), dialect)))
                 total = f"sum({feed.name}_m{i})" if measure.summed else "0"
                 measures += [f"count({feed.name}_m{i}) AS f{i}", f"{total} AS s{i}"]
         columns = tuple((f"{feed.name}_{n}", f"CASE WHEN {admits} THEN {text} END") for n, text in taken)
@@ -339,9 +340,9 @@ class _Builder:
         table = part.select.occurrence(feed.alias).table
         schema = _feed_schema(self._typed(steps, feed, table), reduce)
         rows = self.relations.get(feed.name)
-        data = _ipc(rows.cast(schema)) if rows is not None else None
+        data = table_to_bytes(rows.cast(schema)) if rows is not None else None
         if not table.streaming and rows is None:
-            data = _ipc(schema.empty_table())
+            data = table_to_bytes(schema.empty_table())
         return FeedProgram(
             feed.name,
             feed.stream,
@@ -349,7 +350,7 @@ class _Builder:
             tuple(ref.column for ref in feed.columns),
             columns,
             reduce,
-            schema.serialize().to_pybytes(),
+            schema_to_bytes(schema),
             data,
         )
 
@@ -360,9 +361,9 @@ class _Builder:
             f"CAST(NULL AS {duck.type_of(c.type)}) AS {duck.name_of(c.name)}" for c in table.columns
         )
         taken = [f"CAST(NULL AS BIGINT) AS {feed.name}_t"]
-        taken += [f"{spelled(part, ref, duck)} AS {feed.name}_x{i}" for i, ref in enumerate(feed.columns)]
+        taken += [f"{column_sql(part, ref, duck)} AS {feed.name}_x{i}" for i, ref in enumerate(feed.columns)]
         taken += [
-            f"{expression_sql(m.expression, plain_column(duck), duck)} AS {feed.name}_m{i}"
+            f"{expression_sql(m.expression, quoted_column(duck), duck)} AS {feed.name}_m{i}"
             for i, m in enumerate(steps.measures)
             if {r.occurrence for r in refs(m.expression)} == {feed.alias}
         ]
@@ -448,39 +449,32 @@ def _expires(part: Part, order: TimeOrder, groups: Sequence[Group], zone: str) -
 
 
 def _feed_schema(empty: str, reduce: str) -> pa.Schema:
-    engine = DuckDb()
-    return engine.query(reduce, {"batch": engine.query(empty, {})}).schema
+    db = DuckDb()
+    return db.query(reduce, {"batch": db.query(empty, {})}).schema
 
 
 def _schemas(program: TimedProgram) -> tuple[tuple[str, bytes], ...]:
     """The types of the kept tables: those of empty ones."""
-    engine = DuckDb()
+    db = DuckDb()
     schemas: dict[str, pa.Schema] = {}
     for need in program.needs:
         tables = {feed.name: feed.schema.empty_table() for feed in need.feeds}
-        with engine.tables(tables):
+        with db.register(tables):
             for step in need.sets:
-                engine.keep(f"{step.table}_new", step.matches)
+                db.create_table(f"{step.table}_new", step.matches)
                 columns = ", ".join([*step.key, *step.counts])
-                schema = engine.query(f"SELECT {columns or '1 AS one'} FROM {step.table}_new", {}).schema
+                schema = db.query(f"SELECT {columns or '1 AS one'} FROM {step.table}_new", {}).schema
                 schemas[step.table] = schema
-                _empty_past(engine, step)
+                _empty_past(db, step)
             if need.merge is not None:
-                added = engine.query(need.result, {})
-                schemas[need.name] = engine.query(need.merge, {"rows": added}).schema
-        engine.drop_all()
-    return tuple((name, schema.serialize().to_pybytes()) for name, schema in schemas.items())
+                added = db.query(need.result, {})
+                schemas[need.name] = db.query(need.merge, {"rows": added}).schema
+        db.drop_tables()
+    return tuple((name, schema_to_bytes(schema)) for name, schema in schemas.items())
 
 
-def _empty_past(engine: DuckDb, step: SetProgram) -> None:
+def _empty_past(db: DuckDb, step: SetProgram) -> None:
     """Stand-ins for the past of a set, so that the sets that build on it have types."""
     keys = ", ".join(["1 AS kid", "t", *step.key, *step.counts, "TRUE AS live"])
-    engine.keep(f"{step.table}_past", f"SELECT {keys} FROM {step.table}_new")
-    engine.keep(f"{step.table}_keys", f"SELECT * FROM {step.table}_past")
-
-
-def _ipc(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
+    db.create_table(f"{step.table}_past", f"SELECT {keys} FROM {step.table}_new")
+    db.create_table(f"{step.table}_keys", f"SELECT * FROM {step.table}_past")

@@ -21,7 +21,7 @@ from millpond.query.parts import type_of
 from millpond.query.time_order import clocks_of
 from millpond.query.trees import conjuncts, refs
 from millpond.query.types import MAX_PRECISION, Domain, Family, SqlType
-from millpond.runtime.sql import Dialect, all_of, condition_sql, number_text
+from millpond.runtime.sql import Dialect, all_of, condition_sql, number_sql
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,7 @@ class Steps:
             return text
         if not type_of(self.timed.part, ref).step:
             raise NoPlan(f"{ref} is compared at a distance, and such numbers are rounded")
-        return f"({text} + ({number_text(by)}))"
+        return f"({text} + ({number_sql(by)}))"
 
     def _constant(self, point: Fraction, ref: Ref) -> str:
         type_ = type_of(self.timed.part, ref)
@@ -301,7 +301,7 @@ class Steps:
             return Dialect.DUCKDB.string(self.timed.part.points.strings[int(point) - 1])
         if type_.family is Family.TIME:
             return str(instant(point, self.zone))
-        return number_text(point)
+        return number_sql(point)
 
 
 def instant(point: Fraction, zone: str) -> int:

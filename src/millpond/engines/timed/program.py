@@ -7,7 +7,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from millpond.runtime.terms import TermProgram
+from millpond.runtime.arrow_ipc import schema_from_bytes, table_from_bytes
+from millpond.runtime.terms import TermSql
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,11 @@ class FeedProgram:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return pa.ipc.read_schema(pa.py_buffer(self.schema_bytes))
+        return schema_from_bytes(self.schema_bytes)
 
     @cached_property
     def relation(self) -> pa.Table | None:
-        return None if self.rows is None else pa.ipc.open_stream(self.rows).read_all()
+        return None if self.rows is None else table_from_bytes(self.rows)
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class TimedProgram:
     """
 
     needs: tuple[NeedProgram, ...]
-    terms: tuple[TermProgram, ...]
+    terms: tuple[TermSql, ...]
     schemas: tuple[tuple[str, bytes], ...]
     clocks: tuple[Clock, ...]
     fingerprint: bytes
@@ -106,7 +107,7 @@ class TimedProgram:
 
     @cached_property
     def kept(self) -> dict[str, pa.Schema]:
-        return {name: pa.ipc.read_schema(pa.py_buffer(data)) for name, data in self.schemas}
+        return {name: schema_from_bytes(data) for name, data in self.schemas}
 
     @property
     def feeds(self) -> tuple[FeedProgram, ...]:

@@ -30,7 +30,7 @@ from millpond.query.model import Ref
 from millpond.query.points import Points
 from millpond.query.types import BIGINT, DATE, DOUBLE, FLOAT, INT, STRING, Family, SqlType, decimal
 from millpond.runtime.duckdb import DuckDb
-from millpond.runtime.sql import Dialect, number_text
+from millpond.runtime.sql import Dialect, number_sql
 from tests.support.local import arrow_type
 
 DDL = r"""
@@ -331,13 +331,13 @@ def test_more_values_than_a_word_holds_are_refused() -> None:
     ["0", "-7", "0.07", f"{10**38 - 1}", f"-{10**27}.0000000001", "0." + "0" * 37 + "1"],
 )
 def test_numbers_are_spelled_in_full_where_a_decimal_holds_them(text: str) -> None:
-    assert number_text(Fraction(text)) == text
+    assert number_sql(Fraction(text)) == text
 
 
 @pytest.mark.parametrize("value", [1e300, -1e40, 2.0**127, 2.0**-40, 0.1, 5e-324])
 def test_numbers_are_doubles_where_no_decimal_holds_them(value: float) -> None:
     """Spark refuses a number of more digits than a decimal has."""
-    assert number_text(Fraction(value)) == f"CAST('{value!r}' AS DOUBLE)"
+    assert number_sql(Fraction(value)) == f"CAST('{value!r}' AS DOUBLE)"
 
 
 # --- words -----------------------------------------------------------------------------------------
