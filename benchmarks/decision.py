@@ -1,6 +1,6 @@
 """How long a verdict takes, by the size of the query.
 
-    python benchmarks/decision.py
+    python -m benchmarks.decision
 
 Random conjunctive queries over integers: a quarter of the predicates compare a column with a constant,
 the others two columns.  For each size the median over queries: reading the text, the decision itself,
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from statistics import median
 from time import perf_counter
 
+from benchmarks.tables import print_table
 from millpond.analysis.decide import analyse, decide
 from millpond.frontend.parse import parse
 from millpond.query.model import Query
@@ -49,30 +50,30 @@ def random_query(streams: int, columns: int, predicates: int, seed: int) -> str:
     return f"{tables}SELECT {projection}S0.C0 FROM {sources} WHERE {' AND '.join(conditions)}"
 
 
-def milliseconds(action: Callable[[], object]) -> float:
+def measure_milliseconds(action: Callable[[], object]) -> float:
     started = perf_counter()
     action()
     return 1000 * (perf_counter() - started)
 
 
 def main() -> None:
-    print("| streams x columns x predicates | read | decide | decide with certificate | verdicts |")
-    print("|---|---|---|---|---|")
+    table = []
     for streams, columns, predicates in SIZES:
         read, plain, certified = [], [], []
         outcomes: Counter[str] = Counter()
         for seed in range(QUERIES):
             text = random_query(streams, columns, predicates, seed)
-            read.append(milliseconds(lambda text=text: parse(text)))  # type: ignore[misc]
+            read.append(measure_milliseconds(lambda text=text: parse(text)))  # type: ignore[misc]
             query: Query = parse(text)[0]
-            plain.append(milliseconds(lambda query=query: analyse(query)))  # type: ignore[misc]
-            certified.append(milliseconds(lambda query=query: decide(query)))  # type: ignore[misc]
+            plain.append(measure_milliseconds(lambda query=query: analyse(query)))  # type: ignore[misc]
+            certified.append(measure_milliseconds(lambda query=query: decide(query)))  # type: ignore[misc]
             outcomes[decide(query).outcome] += 1
-        told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-        print(
-            f"| {streams} x {columns} x {predicates} | {median(read):.0f} ms | {median(plain):.0f} ms "
-            f"| {median(certified):.0f} ms | {told} |"
-        )
+        verdicts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+        size = f"{streams} x {columns} x {predicates}"
+        table.append((size, *(f"{median(times):.0f} ms" for times in (read, plain, certified)), verdicts))
+    print_table(
+        ["streams x columns x predicates", "read", "decide", "decide with witness", "verdicts"], table
+    )
 
 
 if __name__ == "__main__":

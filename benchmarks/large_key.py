@@ -12,7 +12,15 @@ from __future__ import annotations
 import sys
 from statistics import median
 
-from benchmarks.streams import answer, measured, print_table, session, view, workspace, write_stream
+from benchmarks.streams import (
+    build_answer,
+    measure_batches,
+    open_session,
+    open_stream,
+    workspace,
+    write_stream,
+)
+from benchmarks.tables import print_table
 
 KEYS = 5_000_000
 HALF = 500_000
@@ -26,15 +34,15 @@ QUERIES = (
 
 
 def main() -> int:
-    spark = session()
+    spark = open_session()
     cores = spark.sparkContext.defaultParallelism
     table, wrong = [], 0
     with workspace() as folder:
         for stream, column in (("S", "A"), ("T", "D")):
             write_stream(folder / stream, [(column, 0, KEYS + 1)], HALF, BATCHES, BATCHES)
-            view(spark, folder / stream, stream, f"{column} INT", 1)
+            open_stream(spark, folder / stream, stream, f"{column} INT", 1)
         for number, sql in enumerate(QUERIES):
-            batches = measured(answer(spark, sql, cores), folder / f"checkpoint{number}")
+            batches = measure_batches(build_answer(spark, sql, cores), folder / f"checkpoint{number}")
             early = median(b.seconds for b in batches[2:5])  # from 2 M rows on
             late = median(b.seconds for b in batches[20:23])  # from 20 M rows on
             wrong += number == 0 and late > LIMIT * early

@@ -24,7 +24,8 @@ import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 
 import millpond
-from benchmarks.streams import Batch, print_table, session, start, typical, view, workspace
+from benchmarks.streams import Batch, median_seconds, open_session, open_stream, start_query, workspace
+from benchmarks.tables import print_table
 from millpond.lab.simulate import cache_player
 from millpond.models.arrays import Ints
 from millpond.spark.sql import OBSERVED
@@ -75,9 +76,9 @@ def fill_sqlite(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def measured(frame: DataFrame, checkpoint: Path, seconds: float) -> tuple[list[Batch], int, int]:
+def measure_batches(frame: DataFrame, checkpoint: Path, seconds: float) -> tuple[list[Batch], int, int]:
     """The batches, given up after so many seconds; look-ups and hits."""
-    query = start(frame, checkpoint)
+    query = start_query(frame, checkpoint)
     began = time.monotonic()
     while not query.awaitTermination(1):
         if time.monotonic() - began > seconds:
@@ -86,14 +87,16 @@ def measured(frame: DataFrame, checkpoint: Path, seconds: float) -> tuple[list[B
     batches, lookups, hits = [], 0, 0
     for progress in query.recentProgress:
         if "addBatch" in progress.durationMs:
-            batches.append(Batch(progress.numInputRows, progress.durationMs["triggerExecution"] / 1000, 0, 0))
+            batches.append(
+                Batch(progress.numInputRows, progress.durationMs["triggerExecution"] / 1000, 0, 0, 0)
+            )
             observed = progress.observedMetrics.get(OBSERVED)
             if observed is not None:
                 lookups, hits = lookups + observed["lookups"], hits + observed["lookup_hits"]
     return batches, lookups, hits
 
 
-def jdbc(spark: SparkSession, port: int) -> DataFrame:
+def read_by_jdbc(spark: SparkSession, port: int) -> DataFrame:
     """The relation by Spark's own source, read by both cores."""
     reader = spark.read.format("jdbc").option(
         "url", f"jdbc:postgresql://127.0.0.1:{port}/postgres?user=tester"
@@ -115,13 +118,13 @@ class Measurement:
         self.table: list[tuple[str, ...]] = []
         self.ratios: list[float] = []
 
-    def of_batches(self, references: int, databases: dict[str, str], port: int | None) -> None:
+    def measure(self, references: int, databases: dict[str, str], port: int | None) -> None:
         folder = self._folder / str(references)
         rows = references * FILES_A_BATCH
         keys = write_references(folder, references)
-        stream = view(self._spark, folder, "S", "A INT, N BIGINT", FILES_A_BATCH)
+        stream = open_stream(self._spark, folder, "S", "A INT, N BIGINT", FILES_A_BATCH)
 
-        def note(what: str, seconds: float, kept: str, hits: str = "") -> None:
+        def add_row(what: str, seconds: float, kept: str, hits: str = "") -> None:
             self.table.append(
                 (f"{rows:,}", what, kept, hits, f"{seconds:.2f}", f"{rows / seconds / 1e3:,.0f}")
             )
@@ -132,11 +135,11 @@ class Measurement:
             for policy in POLICIES:
                 millpond.lookup(self._spark, "R", url=url, dbtable="r", memory=MEMORY, policy=policy)
                 answer = millpond.sql(self._spark, QUERY)
-                batches, lookups, hits = measured(answer, folder / f"{database}-{policy}", 600)
-                seconds = typical(batches)
+                batches, lookups, hits = measure_batches(answer, folder / f"{database}-{policy}", 600)
+                seconds = median_seconds(batches)
                 if database == "PostgreSQL":
                     best = min(best or seconds, seconds)
-                note(
+                add_row(
                     f"look-ups, {database}, {policy}",
                     seconds,
                     f"{MEMORY:,} a worker",
@@ -146,18 +149,18 @@ class Measurement:
             ratio = cache_player(policy, MEMORY, None)(keys).mean()
             print(f"  in the lab, one cache for all, {policy}: {ratio:.1%}", flush=True)
         if port is not None:
-            relation = jdbc(self._spark, port)
+            relation = read_by_jdbc(self._spark, port)
             own = stream.join(relation, relation.k == stream.A).select("N", "label")
-            seconds = typical(measured(own, folder / "own", PATIENCE)[0], 1)
-            note("Spark's own join, JDBC", seconds, "none")
+            seconds = median_seconds(measure_batches(own, folder / "own", PATIENCE)[0], 1)
+            add_row("Spark's own join, JDBC", seconds, "none")
             self.ratios.append(seconds / best)
-            whole = jdbc(self._spark, port).persist()
+            whole = read_by_jdbc(self._spark, port).persist()
             began = time.monotonic()
             whole.count()
             reading = time.monotonic() - began
             own = stream.join(whole, whole.k == stream.A).select("N", "label")
-            seconds = typical(measured(own, folder / "whole", PATIENCE)[0], 1)
-            note(f"the same, persisted in {reading:.0f} s before", seconds, f"{ROWS:,}")
+            seconds = median_seconds(measure_batches(own, folder / "whole", PATIENCE)[0], 1)
+            add_row(f"the same, persisted in {reading:.0f} s before", seconds, f"{ROWS:,}")
             whole.unpersist()
 
 
@@ -173,11 +176,11 @@ def main() -> int:
     with workspace() as folder, server(port) as postgres:
         fill_postgres(postgres.url)
         databases = {"PostgreSQL": postgres.url, "SQLite": fill_sqlite(folder / "r.db")}
-        spark = session()
+        spark = open_session()
         spark.conf.set("spark.sql.shuffle.partitions", "2")
         measurement = Measurement(spark, folder)
         for references in REFERENCES:
-            measurement.of_batches(references, databases, port if jar.exists() else None)
+            measurement.measure(references, databases, port if jar.exists() else None)
         spark.stop()
     print_table(
         ["rows a batch", "join", "rows kept", "from the cache", "s a batch", "k rows/s"], measurement.table

@@ -13,7 +13,16 @@ import argparse
 import sys
 
 import millpond
-from benchmarks.streams import Values, answer, measured, print_table, session, view, workspace, write_stream
+from benchmarks.streams import (
+    Values,
+    build_answer,
+    measure_batches,
+    open_session,
+    open_stream,
+    workspace,
+    write_stream,
+)
+from benchmarks.tables import print_table
 
 HALF = 500_000  # rows of each stream in a million
 WIDE = (0, 1_000_000)
@@ -50,18 +59,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=50_000_000)
     files = parser.parse_args().rows // (2 * HALF)
-    spark = session()
+    spark = open_session()
     table, wrong = [], 0
     for name, sql, values in QUERIES:
         with workspace() as folder:
             for stream, columns in (("S", "ABC"), ("T", "DE")):
                 limits: list[Values] = [(c, *values.get(c, WIDE)) for c in columns]
                 write_stream(folder / stream, limits, HALF, files, min(files, 10))
-                view(spark, folder / stream, stream, ", ".join(f"{c} INT" for c in columns), 1)
+                open_stream(spark, folder / stream, stream, ", ".join(f"{c} INT" for c in columns), 1)
             verdict = millpond.check(CATALOG + sql)
-            batches = measured(answer(spark, sql, 1), folder / "checkpoint")
+            assert not isinstance(verdict, list)
+            batches = measure_batches(build_answer(spark, sql, 1), folder / "checkpoint")
         first, last = batches[0], batches[-1]
         bound = verdict.state.entries
+        assert bound is not None, f"{name} has no bound"
         kept = (first.state_entries, last.state_entries)
         held = (first.state_rows, last.state_rows)
         good = kept[0] == kept[1] <= bound and held[0] == held[1] <= bound

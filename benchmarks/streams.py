@@ -58,35 +58,35 @@ def write_stream(folder: Path, columns: Sequence[Values], rows: int, files: int,
             os.link(folder / f"{i % distinct:05}.parquet", path)
 
 
-def view(spark: SparkSession, folder: Path, name: str, schema: str, files: int) -> DataFrame:
+def open_stream(spark: SparkSession, folder: Path, name: str, schema: str, files: int) -> DataFrame:
     """The stream as a view, so many files a micro-batch."""
     frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
     frame.createOrReplaceTempView(name)
     return frame
 
 
-def start(frame: DataFrame, checkpoint: Path) -> StreamingQuery:
+def start_query(frame: DataFrame, checkpoint: Path) -> StreamingQuery:
     writer = frame.writeStream.format("noop").outputMode("append")
     return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
 
-def measured(
+def measure_batches(
     frame: DataFrame, checkpoint: Path, seconds: float | None = None, slowest: float | None = None
 ) -> list[Batch]:
     """The batches of a query on all its input; given up after so many seconds, or a batch that slow."""
-    query = start(frame, checkpoint)
+    query = start_query(frame, checkpoint)
     began = time.monotonic()
     while not query.awaitTermination(1):
-        done = batches_of(query)
+        done = read_batches(query)
         late = seconds is not None and time.monotonic() - began > seconds
         slow = slowest is not None and len(done) > 1 and done[-1].seconds > slowest
         if late or slow:
             query.stop()
             break
-    return batches_of(query)
+    return read_batches(query)
 
 
-def batches_of(query: StreamingQuery) -> list[Batch]:
+def read_batches(query: StreamingQuery) -> list[Batch]:
     out = []
     for progress in query.recentProgress:
         if "addBatch" not in progress.durationMs:
@@ -105,12 +105,12 @@ def batches_of(query: StreamingQuery) -> list[Batch]:
     return out
 
 
-def typical(batches: Sequence[Batch], warm_up: int = 2) -> float:
+def median_seconds(batches: Sequence[Batch], warm_up: int = 2) -> float:
     """The middle batch time after the first ones."""
     return median(b.seconds for b in batches[min(warm_up, len(batches) - 1) :])
 
 
-def session(cores: int | None = None) -> SparkSession:
+def open_session(cores: int | None = None) -> SparkSession:
     from millpond.spark.session import make_session
 
     spark = make_session(f"local[{cores or '*'}]")
@@ -118,17 +118,9 @@ def session(cores: int | None = None) -> SparkSession:
     return spark
 
 
-def answer(
+def build_answer(
     spark: SparkSession, sql: str, partitions: int, memory: int | None = None, policy: str = "auto"
 ) -> DataFrame:
     """The query by Millpond, its state in so many partitions; with a budget if it needs one."""
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     return millpond.sql(spark, sql, memory=memory, policy=policy)
-
-
-def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A Markdown table."""
-    print("| " + " | ".join(head) + " |")
-    print("|" + "---|" * len(head))
-    for row in rows:
-        print("| " + " | ".join(str(cell) for cell in row) + " |")

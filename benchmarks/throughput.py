@@ -13,15 +13,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.streams import (
     Batch,
-    answer,
-    measured,
-    print_table,
-    session,
-    typical,
-    view,
+    build_answer,
+    measure_batches,
+    median_seconds,
+    open_session,
+    open_stream,
     workspace,
     write_stream,
 )
+from benchmarks.tables import print_table
 
 KEYS = 1_000
 FILE = 2_000_000
@@ -40,49 +40,51 @@ def measure(spark: SparkSession, folder: Path, files: int) -> list[tuple[object,
     """The rows of the table for batches of so many files a stream."""
     rows = 2 * files * FILE
     streams = {
-        name: view(spark, folder / name, name, ", ".join(f"{c} INT" for c, _, _ in columns), files)
+        name: open_stream(spark, folder / name, name, ", ".join(f"{c} INT" for c, _, _ in columns), files)
         for name, columns in COLUMNS.items()
     }
     scan = streams["S"].select("A").union(streams["T"].select("D"))
-    measured(scan, folder / f"warm-up-{files}")
-    bare = typical(measured(scan, folder / f"scan-{files}"))
+    measure_batches(scan, folder / f"warm-up-{files}")
+    bare = median_seconds(measure_batches(scan, folder / f"scan-{files}"))
     out: list[tuple[object, ...]] = []
 
-    def note(what: str, seconds: float) -> None:
+    def add_row(what: str, seconds: float) -> None:
         out.append(
             (f"{rows:,}", what, f"{seconds:.2f}", f"{rows / seconds / 1e6:.1f}", f"{bare / seconds:.2f}")
         )
         print(f"  {what}: {seconds:.2f} s a batch", flush=True)
 
-    note("bare scan", bare)
+    add_row("bare scan", bare)
     first = 0.0
     for number, (selected, other, share) in enumerate(JOINS):
         last = int(share * 10 * KEYS) - 1
         sql = f"SELECT {selected} FROM S, {other} WHERE A = D AND A BETWEEN 0 AND {last}"
-        seconds = typical(measured(answer(spark, sql, 1), folder / f"join-{files}-{number}"))
+        seconds = median_seconds(
+            measure_batches(build_answer(spark, sql, 1), folder / f"join-{files}-{number}")
+        )
         first = first or seconds
-        note(f"`{sql}`, {share:.0%} of S kept", seconds)
-    for number, batch in own_join(spark, streams, folder / f"own-{files}", 10 * first):
-        note(
+        add_row(f"`{sql}`, {share:.0%} of S kept", seconds)
+    for number, batch in measure_spark_join(spark, streams, folder / f"own-{files}", 10 * first):
+        add_row(
             f"Spark's own join of S and R, batch {number}, {batch.state_rows:,} rows of state", batch.seconds
         )
     return out
 
 
-def own_join(
+def measure_spark_join(
     spark: SparkSession, streams: dict[str, DataFrame], checkpoint: Path, slowest: float
 ) -> list[tuple[int, Batch]]:
     """The first, a middle and the last batch of Spark's own join until it is too slow, or two minutes."""
     spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
     left, right = streams["S"].where(f"A < {KEYS}"), streams["R"].where(f"D < {KEYS}")
     joined = left.join(right, left.A == right.D).select("A")
-    batches = measured(joined, checkpoint, seconds=120, slowest=slowest)
+    batches = measure_batches(joined, checkpoint, seconds=120, slowest=slowest)
     chosen = sorted({0, len(batches) // 2, len(batches) - 1} & set(range(len(batches))))
     return [(at, batches[at]) for at in chosen]
 
 
 def main() -> None:
-    spark = session()
+    spark = open_session()
     with workspace() as folder:
         for name, columns in COLUMNS.items():
             write_stream(folder / name, columns, FILE, FILES, 4)

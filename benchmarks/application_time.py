@@ -1,6 +1,6 @@
 """Queries in time: rows a second of the executor alone, and of a chain of three streams through Spark.
 
-    python -m benchmarks.time
+    python -m benchmarks.application_time
 
 Without Spark on one core: batches of rows in time order, every row with a moment of its own.  Through Spark:
 the seconds of a batch beside the bare scan of the same columns, and the state after the first and the last
@@ -18,7 +18,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import millpond
-from benchmarks.streams import answer, measured, print_table, session, typical, view, workspace
+from benchmarks.streams import (
+    build_answer,
+    measure_batches,
+    median_seconds,
+    open_session,
+    open_stream,
+    workspace,
+)
+from benchmarks.tables import print_table
 from millpond.engines.timed.compile import compile_timed
 from millpond.engines.timed.execute import advance
 from millpond.runtime.duckdb import DuckDb
@@ -42,7 +50,7 @@ BATCH = 1_000_000  # rows of all streams together
 BATCHES = 20
 
 
-def rows_of(number: int, wide: int) -> dict[str, pa.Table]:
+def make_rows(number: int, wide: int) -> dict[str, pa.Table]:
     """A batch of rows of all streams, in time order: a microsecond a row."""
     rng = np.random.default_rng(number)
     moments = np.arange(number * BATCH, (number + 1) * BATCH)
@@ -54,15 +62,16 @@ def rows_of(number: int, wide: int) -> dict[str, pa.Table]:
     }
 
 
-def executor_rate(sql: str, batches: int = 3) -> tuple[float, int]:
+def measure_executor(sql: str, batches: int = 3) -> tuple[float, int]:
     """Rows a second of the executor, from gathered rows on, and the entries it keeps."""
     verdict = millpond.check(CATALOG + sql)
     assert not isinstance(verdict, list) and verdict.timed is not None
     program = compile_timed(verdict.timed, Dialect.DUCKDB)
-    engine, kept, spent = DuckDb(), {}, 0.0
+    engine, spent = DuckDb(), 0.0
+    kept: dict[str, pa.Table] = {}
     names = {"S": ("A", "I"), "T": ("B", "J"), "U": ("C", "K")}
     for number in range(batches):
-        streams = rows_of(number, 1_000_000 if "distinct" not in sql.lower() else 1_000)
+        streams = make_rows(number, 1_000_000 if "distinct" not in sql.lower() else 1_000)
         began = time.perf_counter()
         feeds = {}
         for feed in program.feeds:
@@ -77,34 +86,34 @@ def executor_rate(sql: str, batches: int = 3) -> tuple[float, int]:
     return batches * BATCH / spent, sum(table.num_rows for table in kept.values())
 
 
-def through_spark(folder: Path) -> tuple[list[tuple[object, ...]], bool]:
+def measure_on_spark(folder: Path) -> tuple[list[tuple[object, ...]], bool]:
     """The chain of three streams on 20 M rows, beside the bare scan."""
-    spark = session()
+    spark = open_session()
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     columns = {"S": ("A", "I"), "T": ("B", "J"), "U": ("C", "K")}
     for number in range(BATCHES):
-        for name, table in rows_of(number, 1_000).items():
+        for name, rows in make_rows(number, 1_000).items():
             value, moment = columns[name]
             (folder / name).mkdir(exist_ok=True)
-            moments = table.column("moment").cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+            moments = rows.column("moment").cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
             pq.write_table(
-                pa.table({value: table.column("value"), moment: moments}),
+                pa.table({value: rows.column("value"), moment: moments}),
                 folder / name / f"{number:05}.parquet",
             )
     streams = {
-        name: view(spark, folder / name, name, f"{value} INT, {moment} TIMESTAMP", 1)
+        name: open_stream(spark, folder / name, name, f"{value} INT, {moment} TIMESTAMP", 1)
         for name, (value, moment) in columns.items()
     }
     scan = streams["S"].union(streams["T"]).union(streams["U"])
-    measured(scan, folder / "warm-up")
-    bare = typical(measured(scan, folder / "scan"))
+    measure_batches(scan, folder / "warm-up")
+    bare = median_seconds(measure_batches(scan, folder / "scan"))
     table: list[tuple[object, ...]] = [
         ("bare scan", f"{bare:.2f}", f"{BATCH / bare / 1e6:.2f}", "1.00", "", "")
     ]
     flat = True
     for name in ("counted chain", "largest of a chain"):
-        batches = measured(answer(spark, QUERIES[name], 1), folder / name.replace(" ", "-"))
-        seconds = typical(batches)
+        batches = measure_batches(build_answer(spark, QUERIES[name], 1), folder / name.replace(" ", "-"))
+        seconds = median_seconds(batches)
         first, last = batches[1].state_entries, batches[-1].state_entries
         held = (batches[1].state_rows, batches[-1].state_rows)
         flat = flat and first == last and held[0] == held[1]
@@ -118,11 +127,11 @@ def through_spark(folder: Path) -> tuple[list[tuple[object, ...]], bool]:
 def main() -> int:
     alone = []
     for name, sql in QUERIES.items():
-        rate, entries = executor_rate(sql)
+        rate, entries = measure_executor(sql)
         alone.append((name, f"`{sql}`", f"{rate / 1e3:,.0f}", entries))
         print(f"  {name}: {rate / 1e3:,.0f} k rows/s, {entries} entries", flush=True)
     with workspace() as folder:
-        table, flat = through_spark(folder)
+        table, flat = measure_on_spark(folder)
     print_table(["", "query", "k rows/s, one core", "entries"], alone)
     head = ["through Spark", "s a batch", "M rows/s", "ratio to the scan", "entries 2 M", "entries 20 M"]
     print_table(head, table)

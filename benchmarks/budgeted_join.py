@@ -1,6 +1,6 @@
 """An unbounded join on a budget: rows a second, and memory, beside the bare scan and Spark's own join.
 
-    python -m benchmarks.shedding [--files 50] [--memory 100000]
+    python -m benchmarks.budgeted_join [--files 50] [--memory 100000]
 
 The streams are uniform keys, and keys of which a tenth has nine tenths of the tuples.  Everything is measured
 in one run; compare the ratios.  Exits 1 where more tuples are held than allowed.
@@ -17,7 +17,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from benchmarks.streams import answer, measured, print_table, session, typical, view, workspace
+from benchmarks.streams import (
+    build_answer,
+    measure_batches,
+    median_seconds,
+    open_session,
+    open_stream,
+    workspace,
+)
+from benchmarks.tables import print_table
 
 FILE = 500_000  # rows of a stream in a batch
 KEYS = 5_000_000
@@ -25,7 +33,7 @@ SCHEMA = "K INT, V INT"
 SQL = "SELECT R.K, R.V, S.V AS W FROM R, S WHERE R.K = S.K"
 
 
-def write(folder: Path, files: int, skewed: bool) -> None:
+def write_keys(folder: Path, files: int, skewed: bool) -> None:
     """Files of random keys."""
     folder.mkdir(parents=True)
     for number in range(files):
@@ -40,30 +48,30 @@ def write(folder: Path, files: int, skewed: bool) -> None:
 def measure(
     spark: SparkSession, folder: Path, kind: str, memory: int
 ) -> tuple[list[tuple[object, ...]], int]:
-    streams = {name: view(spark, folder / name, name, SCHEMA, 1) for name in "RS"}
+    streams = {name: open_stream(spark, folder / name, name, SCHEMA, 1) for name in "RS"}
     scan = streams["R"].union(streams["S"])
-    measured(scan, folder / "warm-up")
-    bare = typical(measured(scan, folder / "scan"))
+    measure_batches(scan, folder / "warm-up")
+    bare = median_seconds(measure_batches(scan, folder / "scan"))
     rows = 2 * FILE
     out: list[tuple[object, ...]] = [(kind, "bare scan", f"{rows / bare / 1e3:,.0f}", "1.00", "", "", "")]
     most = 0
 
-    def note(what: str, seconds: float, kept: tuple[int, int], size: int) -> None:
+    def add_row(what: str, seconds: float, kept: tuple[int, int], size: int) -> None:
         speed = (f"{rows / seconds / 1e3:,.0f}", f"{bare / seconds:.2f}")
         out.append((kind, what, *speed, *(f"{number:,}" for number in kept), f"{size / 1e6:.1f}"))
         print(f"  {what}: {seconds:.2f} s a batch", flush=True)
 
     cores = spark.sparkContext.defaultParallelism
     for policy in ("auto", "lru", "rand"):
-        batches = measured(answer(spark, SQL, cores, memory, policy), folder / policy)
+        batches = measure_batches(build_answer(spark, SQL, cores, memory, policy), folder / policy)
         most = max(most, *(batch.state_entries for batch in batches))
         kept = (batches[0].state_entries, batches[-1].state_entries)
-        note(f"{policy}, {memory:,} tuples", typical(batches), kept, batches[-1].state_bytes)
+        add_row(f"{policy}, {memory:,} tuples", median_seconds(batches), kept, batches[-1].state_bytes)
     joined = streams["R"].join(streams["S"], "K")
-    own = measured(joined, folder / "own", seconds=90, slowest=10 * bare)
+    own = measure_batches(joined, folder / "own", seconds=90, slowest=10 * bare)
     for number in (0, len(own) - 1):
         kept = (own[0].state_rows, own[number].state_rows)
-        note(f"Spark's own join, batch {number + 1}", own[number].seconds, kept, 0)
+        add_row(f"Spark's own join, batch {number + 1}", own[number].seconds, kept, 0)
     return out, most
 
 
@@ -72,12 +80,12 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=50, help="batches of a million rows")
     parser.add_argument("--memory", type=int, default=100_000)
     options = parser.parse_args()
-    spark = session()
+    spark = open_session()
     table, most = [], 0
     for kind in ("uniform", "skewed"):
         with workspace() as folder:
             for name in "RS":
-                write(folder / name, options.files, kind == "skewed")
+                write_keys(folder / name, options.files, kind == "skewed")
             rows, held = measure(spark, folder, kind, options.memory)
             table += rows
             most = max(most, held)
