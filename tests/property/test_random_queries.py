@@ -13,6 +13,7 @@ from tests.campaigns.verdicts import Finding, examine_plain, examine_rich
 BATCH = 100
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("start", range(0, 1500, BATCH))
 def test_plain_queries_agree_with_the_definition_and_their_certificates(start: int) -> None:
     findings = [examine_plain(seed) for seed in range(start, start + BATCH)]
@@ -21,6 +22,7 @@ def test_plain_queries_agree_with_the_definition_and_their_certificates(start: i
     assert open_cases == [], "without self-joins every conjunctive query is decided"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("start", range(0, 900, BATCH))
 def test_rich_queries_agree_with_their_certificates(start: int) -> None:
     findings = [examine_rich(seed) for seed in range(start, start + BATCH)]

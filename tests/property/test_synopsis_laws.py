@@ -33,6 +33,8 @@ from tests.campaigns.exact_engine import KINDS
 from tests.support.generate import RichCase, Row, random_rows
 from tests.support.local import arrow_table
 
+pytestmark = pytest.mark.campaign
+
 ENGINE = DuckDb()
 ROWS = 24
 # What random queries seldom have: representatives of many rows, demands that pull apart, several ``<>``.

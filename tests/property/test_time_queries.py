@@ -29,6 +29,7 @@ SEEDS, SHARE = 60, 10
 CUT_SEEDS, CUT_SHARE = 24, 6
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("first", range(0, SEEDS, SHARE))
 def test_random_queries(first: int) -> None:
     findings = [examine(seed) for seed in range(first, first + SHARE)]
@@ -36,6 +37,7 @@ def test_random_queries(first: int) -> None:
     assert [f.seed for f in findings if f.outcome == UNDETERMINED] == []
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("aggregate", ["AVG", "MEDIAN"])
 def test_random_ratios(aggregate: str) -> None:
     """What the streams beside the aggregated one weigh decides, and is the hardest to show."""
@@ -44,6 +46,7 @@ def test_random_ratios(aggregate: str) -> None:
     assert [f.seed for f in findings if f.outcome == UNDETERMINED] == []
 
 
+@pytest.mark.campaign
 def test_random_queries_with_streams_joined_with_themselves() -> None:
     findings = [examine(seed, self_join=1.0) for seed in range(SHARE)]
     assert [problem for finding in findings for problem in finding.problems] == []
@@ -61,6 +64,7 @@ def test_what_all_joins_rule_out_no_order_of_columns_brings_back() -> None:
     assert seen[True, True] == 0 and seen[True, False] and seen[False, True], seen
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("first", range(0, CUT_SEEDS, CUT_SHARE))
 def test_answers_do_not_depend_on_the_cut(first: int) -> None:
     """One batch or many, its rows in any order: the same is answered, and the same is kept."""

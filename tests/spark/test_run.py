@@ -410,7 +410,6 @@ main_entry()
 """
 
 
-@pytest.mark.slow
 def test_a_killed_process_loses_and_doubles_nothing(folder: Folder) -> None:
     """Killed while it publishes its second batch; the next one, in a process of its own, goes on quietly."""
     for number in range(3):

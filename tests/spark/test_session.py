@@ -133,7 +133,6 @@ with open_session() as spark:
 """
 
 
-@pytest.mark.slow
 def test_the_users_settings_win_and_spark_is_quiet(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text(
         "spark.driver.memory 600m\n"

@@ -56,7 +56,7 @@ def latest(rows: list[Row], keys: int) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row[:-1]) for row in groups.values())
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("first", [0, 40, 80])
 def test_random_queries_through_spark(spark: SparkSession, first: int) -> None:
     done = 0

@@ -167,7 +167,7 @@ def test_views_have_the_watermark_that_they_were_given(spark: SparkSession, tmp_
     assert [waiting for waiting in told if waiting is not None] == [2]
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("first", [0, 30])
 def test_random_queries_with_files_out_of_order(spark: SparkSession, first: int) -> None:
     done, seed = 0, first

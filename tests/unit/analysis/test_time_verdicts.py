@@ -531,6 +531,7 @@ def test_example(example: Example) -> None:
         assert not verdict.reasons
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("example", [e for e in EVERY if e.outcome == NO], ids=lambda e: e.title)
 def test_certificates_follow_the_clock(example: Example) -> None:
     verdict = judged(example.query)
@@ -544,6 +545,7 @@ def test_certificates_follow_the_clock(example: Example) -> None:
             assert refusal is None, f"{n}: {refusal}"
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("example", IN_STEPS, ids=lambda e: e.title)
 def test_a_median_that_moves_in_steps_is_looked_at_on_the_way(example: Example) -> None:
     assert judged(example.query).witness(3)["compare"] == "emitted"

@@ -48,7 +48,7 @@ def test_real_agrees_with_an_independent_implementation() -> None:
         assert found == pytest.approx(expected, abs=6e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("size", [10, 50, 100, 150, 200, 300])
 def test_rehearsal_hits_no_less_than_heeb_and_leads_the_classics_in_the_middle(size: int) -> None:
     keys = read_keys(SERIES)

@@ -43,6 +43,7 @@ def running(
     return LocalShedding(parse(f"{STREAMS} {query};")[0], memory, choice, shards)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("first", range(0, 120, SHARE))
 def test_random_queries(first: int) -> None:
     outcomes = [examine(seed) for seed in range(first, first + SHARE)]
@@ -76,6 +77,7 @@ def all_pairs(r: Ints, s: Ints) -> int:
     return sum(counts[key] for key in r.tolist())
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", ["TOWER", "ROOF", "WALK"])
 def test_a_step_at_a_time_it_finds_what_the_lab_finds(name: str) -> None:
     """Tuples that come together are not counted in the lab, nor is the time until the store is full."""
@@ -92,6 +94,7 @@ def test_a_step_at_a_time_it_finds_what_the_lab_finds(name: str) -> None:
     assert abs(sum(found[40:]) - lab) <= max(2, 0.03 * lab)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", ["TOWER", "ROOF", "WALK"])
 def test_the_estimate_of_what_was_missed(name: str) -> None:
     work = SYNTHETIC[name]()
@@ -103,6 +106,7 @@ def test_the_estimate_of_what_was_missed(name: str) -> None:
     assert abs(local.measures["missed"] - missed) <= 4 * local.measures["missed_variance"] ** 0.5 + 1
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", ["TOWER", "ROOF", "WALK"])
 def test_expected_benefit_is_ahead_of_chance(name: str) -> None:
     """With batches of twenty steps and a store of ten."""
@@ -125,6 +129,7 @@ def random_rows(rng: np.random.Generator, rows: int, keys: int) -> list[tuple[st
     return out
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "query",
     [
@@ -149,6 +154,7 @@ def test_the_estimate_holds_for_other_conditions(query: str) -> None:
     assert large.measures["missed"] == large.measures["shed"] == 0
 
 
+@pytest.mark.campaign
 def test_a_sliding_window_gives_up_what_has_left_it() -> None:
     """Keys are of no use to tell tuples apart; old ones can no longer join."""
     query = "SELECT R.A, S.B FROM R, S WHERE R.K = S.K AND S.B BETWEEN R.A AND R.A + 20"
@@ -229,6 +235,7 @@ def test_a_group_that_having_no_longer_admits_is_taken_back() -> None:
 # --- shards --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("policy", ["auto", "lru", "rand"])
 def test_shards_keep_within_the_budget_and_follow_the_keys(policy: str) -> None:
     """Few keys meet; whichever shards they are in get the room."""

@@ -21,6 +21,7 @@ SHARE = 10
 # --- random queries ----------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("kind", "first"), [(kind, first) for kind in KINDS for first in range(0, SEEDS[kind], SHARE)]
 )

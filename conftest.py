@@ -1,0 +1,26 @@
+"""Marks tests by speed: ``spark`` for those that start Spark, ``campaign`` for those over random queries.
+
+Both are registered in pyproject.toml; CONTRIBUTING.md says how to select by them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent
+
+
+def uses_spark(item: pytest.Item) -> bool:
+    """Tests in tests/spark, tests with the ``spark`` fixture, and pages whose examples start a session."""
+    if isinstance(item, pytest.DoctestItem):
+        return item.path.suffix == ".md" and "SparkSession" in item.path.read_text(encoding="utf-8")
+    return item.path.is_relative_to(ROOT / "tests" / "spark") or "spark" in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if uses_spark(item):
+            item.add_marker(pytest.mark.spark)
