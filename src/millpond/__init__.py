@@ -28,11 +28,11 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from millpond.engines.budgeted.worth import Choice
+    from millpond.policies.registry import PolicyChoice
 
 
 def sql(
-    spark: SparkSession, query: str, memory: int | None = None, policy: str | Choice | None = None
+    spark: SparkSession, query: str, memory: int | None = None, policy: str | PolicyChoice | None = None
 ) -> DataFrame:
     """The exact answer of a bounded query over the session's temporary views, as a streaming DataFrame.
 

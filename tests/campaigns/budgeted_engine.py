@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from millpond.engines.budgeted.plan import shedding_plan
-from millpond.engines.budgeted.worth import POLICIES, Choice
 from millpond.errors import MillpondError
 from millpond.frontend.parse import parse
+from millpond.policies.registry import PolicyChoice, Use, policy_names
 from millpond.query.model import Query
 from millpond.query.trees import is_aggregate
 from tests.campaigns.exact_engine import moments, random_batches
@@ -53,10 +53,10 @@ def examine(seed: int) -> Outcome:
     batches = random_batches(rng, random_rows(rng, case, ROWS, nulls=rng.choice([0.0, 0.1])))
     truth = answers(case.sql, case.catalog, moments(case, batches))
     memory = rng.choice([1, 2, 3, 5, 8, 13, LARGE])
-    policy, shards = rng.choice(POLICIES), rng.choice([None, 2, 3])
+    policy, shards = rng.choice(policy_names(Use.RUN)), rng.choice([None, 2, 3])
     told = f"memory {memory}, {policy}, {shards} shards\n{case.sql}"
     try:
-        local = LocalShedding(query, memory, Choice(policy), shards)
+        local = LocalShedding(query, memory, PolicyChoice(policy), shards)
         for i, (batch, expected) in enumerate(zip(batches, truth, strict=True)):
             local.add(batch, tasks=rng.choice([1, 1, 2, 3]))
             if problem := _problem(query, local, memory, expected):

@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import millpond
-from millpond.engines.budgeted.worth import Choice
 from millpond.lab.simulate import join_player
 from millpond.lab.workloads import SYNTHETIC, Workload
 from millpond.models.arrays import Ints
+from millpond.policies.registry import PolicyChoice
 from millpond.spark.session import make_session
 
 SIZE = 10
@@ -44,7 +44,7 @@ def write(folder: Path, name: str, keys: Ints, batches: int) -> None:
         os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # Spark takes the oldest first
 
 
-def found(spark: SparkSession, folder: Path, choice: Choice, label: str) -> tuple[int, int, int]:
+def found(spark: SparkSession, folder: Path, choice: PolicyChoice, label: str) -> tuple[int, int, int]:
     """The results, the estimate of those missed, and the most tuples held."""
     for name in "RS":
         stream = spark.readStream.schema("K INT").option("maxFilesPerTrigger", 1)
@@ -61,9 +61,9 @@ def found(spark: SparkSession, folder: Path, choice: Choice, label: str) -> tupl
     )
 
 
-def choice_of(policy: str, work: Workload) -> Choice:
+def choice_of(policy: str, work: Workload) -> PolicyChoice:
     """HEEB knows the models of the lab; ``auto`` finds them."""
-    return Choice("heeb", {"R": work.r, "S": work.s}) if policy == "heeb" else Choice(policy)
+    return PolicyChoice("heeb", {"R": work.r, "S": work.s}) if policy == "heeb" else PolicyChoice(policy)
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millpond.engines.budgeted.compile import compile_shedding
 from millpond.engines.budgeted.plan import shedding_plan
-from millpond.engines.budgeted.worth import Choice
+from millpond.policies.registry import PolicyChoice
 from millpond.query.model import Query
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.row_kinds import RowKind
@@ -26,7 +26,7 @@ class LocalShedding:
     """Feeds batches of rows under a budget, and keeps what was emitted, held, shed and missed."""
 
     def __init__(
-        self, query: Query, memory: int, choice: Choice | None = None, shards: int | None = None
+        self, query: Query, memory: int, choice: PolicyChoice | None = None, shards: int | None = None
     ) -> None:
         self.query = query
         plan = shedding_plan(query)
@@ -34,7 +34,7 @@ class LocalShedding:
             shards = 1
         self.program = compile_shedding(plan, memory, Dialect.DUCKDB, shards=shards)
         self.leaves = [leaf for select in plan.selects for leaf in select.leaves]
-        self.shedder = Shedder(self.program, choice or Choice(), len(query.columns), None)
+        self.shedder = Shedder(self.program, choice or PolicyChoice(), len(query.columns), None)
         self.states: dict[int, FakeState] = {}
         self.emitted: Counter[tuple[Any, ...]] = Counter()
         self.groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}

@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "spark": {"errors", "query", "frontend", "plan", "analysis", "runtime", "engines", "models", "policies"},
     "lab": {"errors", "models", "policies"},
     "cli": {"errors", "query", "frontend", "analysis", "policies", "spark", "lab"},
-    "__init__": {"errors", "plan", "analysis", "engines", "spark"},
+    "__init__": {"errors", "plan", "analysis", "policies", "engines", "spark"},
 }
 ENGINES = ("exact", "timed", "budgeted", "lookup")
 

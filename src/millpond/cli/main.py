@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from millpond.errors import MillpondError, NotBoundedError, NotUnboundedError, RunError
+from millpond.policies.registry import Use, policy_names
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -224,8 +225,12 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="tuples to keep of a query that is not bounded, or rows of a relation in a database",
     )
+    names = policy_names(Use.RUN)
+    more = ", ".join(name for name in policy_names(Use.LOOKUP) if name not in names)
     parser.add_argument(
-        "--policy", metavar="NAME", help="which to keep: auto (by default), heeb, prob, lru, lfu, fifo, rand"
+        "--policy",
+        metavar="NAME",
+        help=f"which tuples or rows to keep: {', '.join(names)}; for relations in a database also {more}",
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millpond.errors import MillpondError
+from millpond.policies.registry import Use, policy_info, policy_names
 
 if TYPE_CHECKING:  # every command reads the arguments below; only `lab` needs what follows
     from millpond.lab.experiments import Planned
@@ -137,7 +138,6 @@ def _policies(text: str | None, known: Sequence[str], usual: Sequence[str]) -> l
 def _cache(arguments: argparse.Namespace) -> Planned:
     from millpond.lab.experiments import cache_file
     from millpond.lab.online import ordered
-    from millpond.lab.simulate import CACHE_POLICIES, MODELLED
     from millpond.lab.workloads import read_keys
     from millpond.models.stretches import stretches
 
@@ -148,22 +148,22 @@ def _cache(arguments: argparse.Namespace) -> Planned:
     if arguments.quick:
         keys = keys[:QUICK_REFERENCES]
     parts = stretches(keys)
-    usual = [name for name in CACHE_POLICIES if ordered(parts) or name not in MODELLED]
-    policies = _policies(arguments.policies, CACHE_POLICIES, usual)
+    known = policy_names(Use.LAB_CACHE)
+    usual = [name for name in known if ordered(parts) or not policy_info(name).needs_model]
+    policies = _policies(arguments.policies, known, usual)
     return cache_file(arguments.trace.name, keys, sizes, policies, parts, arguments.seed)
 
 
 def _join(arguments: argparse.Namespace) -> Planned:
     from millpond.lab.experiments import join_files
-    from millpond.lab.simulate import JOIN_POLICIES
     from millpond.lab.workloads import read_keys
 
     if arguments.r is None or arguments.s is None:
         raise MillpondError("join needs two streams", remedy="give --r FILE and --s FILE, one value a line")
     sizes = _sizes(arguments.sizes)
     slow = ("flowexpect", "heeb-adaptive") if arguments.quick else ("flowexpect",)
-    usual = [name for name in JOIN_POLICIES if name not in slow]
-    policies = _policies(arguments.policies, JOIN_POLICIES, usual)
+    known = policy_names(Use.LAB_JOIN)
+    policies = _policies(arguments.policies, known, [name for name in known if name not in slow])
     r, s = read_keys(arguments.r), read_keys(arguments.s)
     steps = min(len(r), len(s))
     if arguments.quick:

@@ -12,27 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from millpond.lab.results import Average, Row, averages
+from millpond.policies.registry import policy_info
 
-LABELS = {
-    "rand": "RAND",
-    "prob": "PROB",
-    "life": "LIFE",
-    "fifo": "FIFO",
-    "lru": "LRU",
-    "lfu": "LFU (perfect)",
-    "lfu-cached": "LFU (of cached rows)",
-    "arc": "ARC",
-    "lru-2": "LRU-2",
-    "ao": "A_o",
-    "reuse": "REUSE",
-    "heeb": "HEEB",
-    "heeb-adaptive": "HEEB, observed lifetime",
-    "heeb-online": "HEEB, alpha online",
-    "rehearse": "REHEARSE",
-    "flowexpect": "FLOWEXPECT",
-    "opt": "OPT-offline",
-    "lfd": "LFD with bypass",
-}
 # One look a policy in every figure; colours from Okabe and Ito's palette, readable without colour vision.
 STYLES: dict[str, dict[str, str]] = {
     "rand": {"color": "#999999", "marker": "x", "linestyle": ":"},
@@ -92,7 +73,7 @@ def _by_size(
     figure, axes = _figure()
     for policy in dict.fromkeys(row.policy for row in rows):
         points = {size: value for (_, name, size), value in found.items() if name == policy}
-        _line(axes, points, LABELS[policy], STYLES[policy])
+        _line(axes, points, policy_info(policy).label, STYLES[policy])
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label or ("hit ratio" if ratios else "result tuples, average of all runs"))
     axes.set_ylim(bottom=0)
@@ -137,7 +118,7 @@ def _compared(rows: Sequence[Row]) -> Figure:
             [found[c, policy, 10].mean for _, c in here],
             width,
             yerr=[found[c, policy, 10].margin for _, c in here],
-            label=LABELS[policy],
+            label=policy_info(policy).label,
             color=STYLES[policy]["color"],
             edgecolor="black",
             linewidth=0.4,

@@ -14,7 +14,6 @@ import numpy as np
 from millpond.errors import MillpondError
 from millpond.lab.simulate import (
     AHEAD,
-    MODELLED,
     adaptive_tables,
     by_rule,
     by_store,
@@ -34,6 +33,7 @@ from millpond.policies.kernels.join_loop import JoinRun, Placed, no_table
 from millpond.policies.kernels.shadow import ShadowRun, heeb_stretches, rehearse_stretches
 from millpond.policies.offline import best_join
 from millpond.policies.policy import Candidates, Policy
+from millpond.policies.registry import policy_info
 
 # --- caching ---------------------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@ def ordered(parts: Sequence[Stretch]) -> bool:
 def cache_online(policy: str, size: int, parts: Sequence[Stretch], keys: Ints, seed: int = 0) -> Bools:
     """Which references are hits under a policy that has the model of each stretch."""
     known = any(part.model is not None for part in parts)
-    if policy in MODELLED and not known:
+    if policy_info(policy).needs_model and not known:
         raise MillpondError(
             f"{policy} needs a model of the keys, and none fits them",
             remedy="leave it out, or take rehearse, which needs none",

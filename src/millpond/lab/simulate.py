@@ -39,7 +39,6 @@ _KINDS = {
     "lru": join_loop.LRU,
     "lfu": join_loop.LFU,
 }
-JOIN_POLICIES = (*_KINDS, "heeb", "heeb-adaptive", "rehearse", "flowexpect", "opt")
 
 _CACHE_KINDS = {
     "rand": cache_loop.RANDOM,
@@ -50,8 +49,6 @@ _CACHE_KINDS = {
     "lru-2": cache_loop.LRU_K,
     "lfd": cache_loop.NEXT_USE,
 }
-MODELLED = ("heeb", "heeb-online", "ao")
-CACHE_POLICIES = (*_CACHE_KINDS, "arc", "reuse", *MODELLED, "rehearse")
 
 
 def warm_up(size: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millpond.analysis.verdict import BOUNDED, Verdict
-from millpond.engines.budgeted.worth import Choice
+from millpond.policies.registry import PolicyChoice
 
 
 @dataclass(frozen=True)
@@ -13,11 +13,11 @@ class Budget:
     """How many tuples may be kept, and who chooses them."""
 
     memory: int
-    choice: Choice
+    choice: PolicyChoice
 
     @classmethod
-    def of(cls, verdict: Verdict, memory: int | None, policy: str | Choice | None) -> Budget | None:
+    def of(cls, verdict: Verdict, memory: int | None, policy: str | PolicyChoice | None) -> Budget | None:
         """The budget of a query; None for one that needs none."""
         if verdict.outcome == BOUNDED or memory is None:
             return None
-        return cls(memory, policy if isinstance(policy, Choice) else Choice(policy or "auto"))
+        return cls(memory, policy if isinstance(policy, PolicyChoice) else PolicyChoice(policy or "auto"))

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from millpond.engines.budgeted.compile import compile_shedding
 from millpond.engines.budgeted.plan import Leaf, shedding_plan
 from millpond.engines.budgeted.program import SheddingProgram
-from millpond.engines.budgeted.worth import Choice
+from millpond.policies.registry import PolicyChoice
 from millpond.query.model import Occurrence, Query
 from millpond.runtime.sql import Dialect
 from millpond.spark.enriched import prefixed
@@ -22,7 +22,7 @@ from millpond.spark.stream import Built, Sources, duckdb_types, extra_columns, k
 
 
 def build_shedding(
-    spark: SparkSession, query: Query, memory: int, choice: Choice, sources: Mapping[str, Source]
+    spark: SparkSession, query: Query, memory: int, choice: PolicyChoice, sources: Mapping[str, Source]
 ) -> Built:
     """The query over its sources, with at most ``memory`` tuples kept."""
     plan = shedding_plan(query)

@@ -21,8 +21,8 @@ from millpond.engines.budgeted.level import Arrivals
 from millpond.engines.budgeted.market import SAMPLE_SCHEMA, sampled
 from millpond.engines.budgeted.missed import Estimate
 from millpond.engines.budgeted.program import LeafProgram, SheddingProgram
-from millpond.engines.budgeted.worth import Choice
 from millpond.models.arrays import Ints
+from millpond.policies.registry import PolicyChoice
 from millpond.runtime.codec import decode_tables, encode_tables
 from millpond.runtime.row_kinds import BatchMeasure, RowKind
 from millpond.spark.operator import (
@@ -134,7 +134,7 @@ class Shedder(Shard):
     """Holds a shard's tuples, joins what arrives with them, and sheds what is worth least."""
 
     def __init__(
-        self, program: SheddingProgram, choice: Choice, width: int, types: Sequence[str] | None
+        self, program: SheddingProgram, choice: PolicyChoice, width: int, types: Sequence[str] | None
     ) -> None:
         super().__init__(width, types)
         self.program = program

@@ -9,11 +9,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millpond.analysis.decide import decide
-from millpond.engines.budgeted.worth import Choice
 from millpond.engines.lookup.database import declared
 from millpond.engines.lookup.relation import FORMAT, relation_of
 from millpond.errors import NameError_
 from millpond.frontend.parse import find_table_names, parse_query
+from millpond.policies.registry import PolicyChoice
 from millpond.query.model import Column as TableColumn
 from millpond.query.model import Source as Origin
 from millpond.query.model import Table
@@ -43,7 +43,7 @@ _lookups: dict[tuple[str, str], Table] = {}
 
 
 def sql(
-    spark: SparkSession, query: str, memory: int | None = None, policy: str | Choice | None = None
+    spark: SparkSession, query: str, memory: int | None = None, policy: str | PolicyChoice | None = None
 ) -> DataFrame:
     """The answer of a query over the session's temporary views, as it grows.
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from millpond.lab.online import cache_online, join_online, ordered, paired
-from millpond.lab.simulate import CACHE_POLICIES, JOIN_POLICIES, cache_player, join_player
+from millpond.lab.simulate import cache_player, join_player
 from millpond.lab.workloads import SYNTHETIC, Workload
 from millpond.models.arrays import Ints
 from millpond.models.chains import AutoRegressive
@@ -14,6 +14,7 @@ from millpond.models.identify import identify
 from millpond.models.models import Model, Stationary, Trend
 from millpond.models.noise import Noise
 from millpond.models.stretches import Stretch, stretches
+from millpond.policies.registry import Use, policy_names
 
 FALLING = Workload(
     "falling", Trend.line(-1, 0, Noise.normal(3.3, 10)), Trend.line(-1, 0, Noise.normal(5, 15)), float
@@ -70,7 +71,7 @@ def test_streams_that_stay_the_same_lose_little_to_learning(name: str) -> None:
     assert online > 0.97 * join_player("heeb", work, 10)(r, s, 0)
 
 
-@pytest.mark.parametrize("policy", JOIN_POLICIES)
+@pytest.mark.parametrize("policy", policy_names(Use.LAB_JOIN))
 def test_every_join_policy_plays(policy: str) -> None:
     r, s = SYNTHETIC["TOWER"]().streams(1, 0, 160)
     parts = paired(r, s, stretches(r), stretches(s))
@@ -79,7 +80,7 @@ def test_every_join_policy_plays(policy: str) -> None:
     assert least <= found <= join_online("opt", 4, parts, r, s)
 
 
-@pytest.mark.parametrize("policy", CACHE_POLICIES)
+@pytest.mark.parametrize("policy", policy_names(Use.LAB_CACHE))
 def test_every_cache_policy_plays(policy: str) -> None:
     keys = AutoRegressive(4.0, 0.6, 5.0).sample(np.random.default_rng(1), 600)
     parts = stretches(keys)

@@ -18,8 +18,9 @@ from millpond.engines.budgeted.market import Market
 from millpond.engines.budgeted.missed import Estimate
 from millpond.engines.budgeted.program import LeafProgram, SelectProgram, SheddingProgram, TermProgram
 from millpond.engines.budgeted.top import GroupWork, SetWork, held_groups_schema
-from millpond.engines.budgeted.worth import Choice, Worth
+from millpond.engines.budgeted.worth import Worth
 from millpond.models.arrays import Bools, Floats, Ints
+from millpond.policies.registry import PolicyChoice
 from millpond.runtime.duckdb import DuckDb
 
 # At most this part of the budget is for rows of sets and for groups on top of a join.
@@ -54,7 +55,7 @@ class Work:
         self,
         engine: DuckDb,
         program: SheddingProgram,
-        choice: Choice,
+        choice: PolicyChoice,
         shard: int,
         tables: Mapping[str, pa.Table],
         batch: int,

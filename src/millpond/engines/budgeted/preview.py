@@ -13,7 +13,7 @@ from millpond.engines.budgeted.execute import Work, leaf_arrivals
 from millpond.engines.budgeted.level import Arrivals
 from millpond.engines.budgeted.plan import SheddingPlan, shedding_plan
 from millpond.engines.budgeted.program import LeafProgram
-from millpond.engines.budgeted.worth import Choice
+from millpond.policies.registry import PolicyChoice
 from millpond.query.model import Query
 from millpond.query.trees import is_aggregate
 from millpond.runtime.duckdb import DuckDb
@@ -65,7 +65,7 @@ def _found(plan: SheddingPlan, streams: Mapping[str, pa.Table], memory: int) -> 
     found = 0
     for batch in range(BATCHES):
         arrivals = {text.name: each[batch] for text, each in zip(program.leaves, arriving, strict=True)}
-        work = Work(engine, program, Choice(), 0, state, batch + 1)
+        work = Work(engine, program, PolicyChoice(), 0, state, batch + 1)
         found += sum(rows.num_rows for rows in work.results(arrivals))
         state = work.state()
     return found

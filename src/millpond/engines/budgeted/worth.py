@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from math import exp
 
 import numpy as np
 
 from millpond.engines.budgeted.frequencies import Frequencies
 from millpond.engines.budgeted.program import Kind, LevelProgram
-from millpond.errors import MillpondError
 from millpond.models.arrays import Floats, Ints
 from millpond.models.identify import REMEMBERED, Identifier
 from millpond.models.models import Model, Stationary
 from millpond.models.scores import heeb_table
 from millpond.policies.heeb import published_alpha
+from millpond.policies.registry import PolicyChoice
 
-POLICIES = ("auto", "heeb", "prob", "lru", "lfu", "fifo", "rand")
 # Counters for the frequencies of values, shared out over the shards.
 COUNTERS = 1 << 16
 # Frequencies follow the last arrivals, at least so many and so many times what can be kept.
@@ -29,26 +28,6 @@ RISING = 0.9
 WIDEST_RANGE = 20_000
 # The widest band of whole numbers over which the chances of a model are summed.
 WIDEST_BAND = 200
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A policy by name, and models of streams that are known; those of other streams are identified."""
-
-    name: str = "auto"
-    models: Mapping[str, Model] = field(default_factory=dict)
-    alpha: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.name not in POLICIES:
-            raise MillpondError(
-                f"there is no policy {self.name!r}", remedy=f"choose from {', '.join(POLICIES)}"
-            )
-
-    @property
-    def expects(self) -> bool:
-        """Scores are expected numbers of partners."""
-        return self.name in ("auto", "heeb")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +69,7 @@ class Partner:
     """What is known of the arrivals on one side, which are the partners of the tuples on the other."""
 
     def __init__(
-        self, level: LevelProgram, choice: Choice, model: Model | None, size: int, width: int
+        self, level: LevelProgram, choice: PolicyChoice, model: Model | None, size: int, width: int
     ) -> None:
         self._kind = level.kind
         self._given = model
@@ -104,7 +83,7 @@ class Partner:
         self.front = Front()
 
     @staticmethod
-    def _modelled(level: LevelProgram, choice: Choice) -> bool:
+    def _modelled(level: LevelProgram, choice: PolicyChoice) -> bool:
         whole = level.kind is Kind.NUMBER or (level.kind is Kind.BAND and level.whole)
         return choice.expects and whole
 
@@ -189,7 +168,7 @@ class Worth:
     def __init__(
         self,
         level: LevelProgram,
-        choice: Choice,
+        choice: PolicyChoice,
         models: tuple[Model | None, Model | None],
         size: int,
         shards: int,

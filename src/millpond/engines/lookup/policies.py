@@ -17,7 +17,6 @@ from millpond.policies.kernels.race import RaceCache
 from millpond.policies.kernels.shadow import REUSE, ShadowCaches, heeb_alphas, heeb_tables
 
 _ORDERS = {"lru": LRU, "fifo": FIFO, "lfu": LFU, "prob": LFU, "rand": RANDOM}
-POLICIES = ("auto", "heeb", "rehearse", *_ORDERS)
 # Up to this size `auto` rehearses all policies.  Beyond, where some would look at every cached row at every
 # miss, it chooses between those that need not.
 MOST_REHEARSED = 1000

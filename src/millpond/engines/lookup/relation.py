@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from millpond.engines.lookup.policies import POLICIES
 from millpond.errors import MillpondError, one_line
+from millpond.policies.registry import Use, policy_names
 from millpond.query.durations import length_of_time
 from millpond.query.model import Column, Query, Table
 
@@ -67,9 +67,10 @@ def relation_of(
     if not 1 <= rows <= _MOST:
         raise MillpondError(f"{name}: {rows} rows cannot be kept", remedy=f"give from 1 to {_MOST:,} rows")
     chosen = options.get("policy", policy or "auto").lower()
-    if chosen not in POLICIES:
+    offered = policy_names(Use.LOOKUP)
+    if chosen not in offered:
         message = f"{name}: there is no policy {one_line(chosen, 40)!r} for look-ups"
-        raise MillpondError(message, remedy=f"choose from {', '.join(POLICIES)}")
+        raise MillpondError(message, remedy=f"choose from {', '.join(offered)}")
     timeout = _seconds(name, "timeout", options.get("timeout", _TIMEOUT))
     ttl = _seconds(name, "ttl", options["ttl"]) if "ttl" in options else None
     retries = options.get("retries", str(_RETRIES))

@@ -18,11 +18,11 @@ from millpond.engines.budgeted.filter import filter_for
 from millpond.engines.budgeted.preview import shares
 from millpond.engines.budgeted.sample import first_rows
 from millpond.engines.budgeted.top import SetWork
-from millpond.engines.budgeted.worth import Choice
 from millpond.frontend.parse import parse
 from millpond.lab.simulate import join_player
 from millpond.lab.workloads import SYNTHETIC, Workload
 from millpond.models.arrays import Ints
+from millpond.policies.registry import PolicyChoice
 from millpond.query.evaluate import answer
 from millpond.runtime.duckdb import DuckDb
 from tests.campaigns.budgeted_engine import examine
@@ -37,9 +37,9 @@ SHARE = 20
 
 
 def running(
-    query: str, memory: int, policy: str | Choice = "auto", shards: int | None = None
+    query: str, memory: int, policy: str | PolicyChoice = "auto", shards: int | None = None
 ) -> LocalShedding:
-    choice = policy if isinstance(policy, Choice) else Choice(policy)
+    choice = policy if isinstance(policy, PolicyChoice) else PolicyChoice(policy)
     return LocalShedding(parse(f"{STREAMS} {query};")[0], memory, choice, shards)
 
 
@@ -83,7 +83,7 @@ def test_a_step_at_a_time_it_finds_what_the_lab_finds(name: str) -> None:
     """Tuples that come together are not counted in the lab, nor is the time until the store is full."""
     work = SYNTHETIC[name]()
     r, s = work.streams(3, 0, 120)
-    local = running(JOIN, 10, Choice("heeb", {"R": work.r, "S": work.s}))
+    local = running(JOIN, 10, PolicyChoice("heeb", {"R": work.r, "S": work.s}))
     found = []
     for step in range(120):
         before = sum(local.emitted.values())
@@ -113,7 +113,7 @@ def test_expected_benefit_is_ahead_of_chance(name: str) -> None:
     work: Workload = SYNTHETIC[name]()
     r, s = work.streams(5, 0, 1000)
     found = {policy: fed(running(JOIN, 10, policy), r, s, 20) for policy in ("auto", "rand")}
-    true = fed(running(JOIN, 10, Choice("heeb", {"R": work.r, "S": work.s})), r, s, 20)
+    true = fed(running(JOIN, 10, PolicyChoice("heeb", {"R": work.r, "S": work.s})), r, s, 20)
     assert found["auto"] >= 0.95 * true > found["rand"]
 
 
@@ -272,7 +272,7 @@ def test_a_window_in_time() -> None:
     truth = answer(query, data)
     found = {}
     for memory, policy in ((100, "auto"), (15, "auto"), (15, "rand")):
-        local = LocalShedding(query, memory, Choice(policy))
+        local = LocalShedding(query, memory, PolicyChoice(policy))
         for begin in range(0, 600, 30):
             local.add(rows[begin : begin + 30])
         assert local.emitted <= truth

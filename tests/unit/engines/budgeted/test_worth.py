@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from millpond.engines.budgeted.program import Kind, LevelProgram, SideProgram
-from millpond.engines.budgeted.worth import Choice, Front, Tuples, Worth
+from millpond.engines.budgeted.worth import Front, Tuples, Worth
 from millpond.errors import MillpondError
 from millpond.lab.workloads import SYNTHETIC, modelled
 from millpond.models.arrays import Floats, Ints
@@ -16,6 +16,7 @@ from millpond.models.models import Stationary, Trend
 from millpond.models.noise import Noise
 from millpond.models.scores import heeb_table
 from millpond.policies.heeb import published_alpha
+from millpond.policies.registry import PolicyChoice
 
 SIDE = SideProgram("s", "0", "0", b"")
 NUMBER = LevelProgram(SIDE, SIDE, Kind.NUMBER, "TRUE", exact=True, whole=True, windowed=False)
@@ -37,7 +38,7 @@ def tuples(*values: float, places: tuple[float, ...] = (), came: tuple[float, ..
     )
 
 
-def learned(level: LevelProgram, choice: Choice, left: Numbers, right: Numbers) -> Worth:
+def learned(level: LevelProgram, choice: PolicyChoice, left: Numbers, right: Numbers) -> Worth:
     worth = Worth(level, choice, (choice.models.get("R"), choice.models.get("S")), 10, 1)
     for partner, values in zip(worth.partners, (left, right), strict=True):
         partner.observe(values, np.zeros(len(values)), values, len(values))
@@ -49,7 +50,7 @@ def test_with_given_models_scores_are_those_of_the_paper(name: str) -> None:
     """The table of H at the step and the last value of the partner stream, with the paper's alpha."""
     work = SYNTHETIC[name]()
     r, s = work.streams(0, 0, 500)
-    worth = learned(NUMBER, Choice("heeb", {"R": work.r, "S": work.s}), r, s)
+    worth = learned(NUMBER, PolicyChoice("heeb", {"R": work.r, "S": work.s}), r, s)
     alpha = modelled(name, work.r, work.s).alpha(10)
     values = np.arange(int(s[-1]) - 8, int(s[-1]) + 9)
     found = worth.scores(0, tuples(*values), RNG, 500)
@@ -61,8 +62,8 @@ def test_models_are_identified(name: str) -> None:
     """Ranked by the identified models, tuples come in nearly the order of the true ones."""
     work = SYNTHETIC[name]()
     r, s = work.streams(0, 0, 1000)
-    true = learned(NUMBER, Choice("heeb", {"R": work.r, "S": work.s}), r, s)
-    identified = learned(NUMBER, Choice("auto"), r, s)
+    true = learned(NUMBER, PolicyChoice("heeb", {"R": work.r, "S": work.s}), r, s)
+    identified = learned(NUMBER, PolicyChoice("auto"), r, s)
     values = tuples(*np.arange(int(s[-1]) - 5, int(s[-1]) + 6))
     a, b = (worth.scores(0, values, RNG, 1000) for worth in (true, identified))
     assert np.corrcoef(np.argsort(np.argsort(a)), np.argsort(np.argsort(b)))[0, 1] > 0.9
@@ -72,7 +73,7 @@ def test_models_are_identified(name: str) -> None:
 def test_without_a_model_the_frequent_are_worth_most() -> None:
     rng = np.random.default_rng(1)
     right = rng.choice(np.array([10**9, -5, 77]), 3000, p=[0.6, 0.3, 0.1])
-    worth = learned(NUMBER, Choice("auto"), right, right)
+    worth = learned(NUMBER, PolicyChoice("auto"), right, right)
     scores = worth.scores(0, tuples(10**9, -5, 77, 4), RNG, 3000)
     assert list(np.argsort(-scores)) == [0, 1, 2, 3] and scores[3] == 0
     assert worth.partners[1].model is None
@@ -82,7 +83,7 @@ def test_without_a_model_the_frequent_are_worth_most() -> None:
 def test_a_band_sums_the_chances_of_its_values(side: int, low: int, high: int) -> None:
     model = Trend.line(1.0, 0, Noise.normal(3.0))
     times = np.arange(300)
-    worth = learned(BAND, Choice("heeb", {"R": model, "S": model}), times, times)
+    worth = learned(BAND, PolicyChoice("heeb", {"R": model, "S": model}), times, times)
     found = worth.scores(side, tuples(300.0, 310.0), RNG, 300)
     table = heeb_table(model, published_alpha(model, model, 10))
     expected = [
@@ -94,20 +95,22 @@ def test_a_band_sums_the_chances_of_its_values(side: int, low: int, high: int) -
 
 def test_a_band_without_a_model_counts_recent_values() -> None:
     values = np.array([1.0, 2.0, 3.0, 10.0, 20.0])
-    worth = learned(replace(BAND, whole=False), Choice("prob"), values, values)
+    worth = learned(replace(BAND, whole=False), PolicyChoice("prob"), values, values)
     assert worth.scores(0, tuples(1.5, 10.0, 30.0), RNG, 5) == pytest.approx([0.6, 0.2, 0.0])
-    one_sided = learned(replace(BAND, whole=False, low=0.0, high=None), Choice("prob"), values, values)
+    one_sided = learned(replace(BAND, whole=False, low=0.0, high=None), PolicyChoice("prob"), values, values)
     assert one_sided.scores(0, tuples(2.5), RNG, 5) == pytest.approx([0.6])
     assert one_sided.scores(1, tuples(2.5), RNG, 5) == pytest.approx([0.4])
 
 
 def test_a_tuple_that_has_left_the_window_is_worth_nothing() -> None:
-    worth = learned(WINDOW, Choice("auto"), np.full(50, 7), np.full(50, 7))
+    worth = learned(WINDOW, PolicyChoice("auto"), np.full(50, 7), np.full(50, 7))
     for partner in worth.partners:
         partner.front = Front(100.0, 1.0)
     scores = worth.scores(0, tuples(7, 7, 7, places=(80.0, 91.0, 100.0)), RNG, 50)
     assert scores[0] == 0 < scores[1] < scores[2]
-    alone = learned(NUMBER, Choice("auto"), np.full(50, 7), np.full(50, 7)).scores(0, tuples(7), RNG, 50)
+    alone = learned(NUMBER, PolicyChoice("auto"), np.full(50, 7), np.full(50, 7)).scores(
+        0, tuples(7), RNG, 50
+    )
     assert scores[2] == pytest.approx(alone[0] * (1 - np.exp(-10 / 10)))
 
 
@@ -123,18 +126,23 @@ def test_age_use_and_chance() -> None:
     kept = tuples(7, 7, 7)
 
     def order(name: str) -> list[int]:
-        scores = learned(NUMBER, Choice(name), values, values).scores(0, kept, RNG, 3)
+        scores = learned(NUMBER, PolicyChoice(name), values, values).scores(0, kept, RNG, 3)
         return [int(place) for place in np.argsort(scores)]
 
     assert (order("fifo"), order("lru"), order("lfu")) == ([0, 1, 2], [2, 1, 0], [0, 1, 2])
-    random = learned(NUMBER, Choice("rand"), values, values).scores(0, kept, np.random.default_rng(5), 3)
+    random = learned(NUMBER, PolicyChoice("rand"), values, values).scores(
+        0, kept, np.random.default_rng(5), 3
+    )
     assert len(set(random.tolist())) == 3
 
 
 def test_what_was_learned_survives_a_restart() -> None:
     work = SYNTHETIC["WALK"]()
     r, s = work.streams(0, 0, 700)
-    worth, again = learned(NUMBER, Choice("auto"), r, s), learned(NUMBER, Choice("auto"), r[:1], s[:1])
+    worth, again = (
+        learned(NUMBER, PolicyChoice("auto"), r, s),
+        learned(NUMBER, PolicyChoice("auto"), r[:1], s[:1]),
+    )
     for mine, theirs in zip(again.partners, worth.partners, strict=True):
         mine.load(theirs.state())
     values = tuples(*range(-30, 30))
@@ -144,12 +152,12 @@ def test_what_was_learned_survives_a_restart() -> None:
 def test_alpha_of_streams_at_different_speeds() -> None:
     """Where a partner comes twice as often, a time is twice as many of its steps."""
     values = np.full(100, 7)
-    worth = learned(NUMBER, Choice("auto", alpha=5.0), values, np.full(200, 7))
+    worth = learned(NUMBER, PolicyChoice("auto", alpha=5.0), values, np.full(200, 7))
     model = Stationary(Noise.point(7))
     expected = heeb_table(model, 10.0).look_up(np.array([7]), 199, 7)
     assert worth.scores(0, tuples(7), RNG, 100) == pytest.approx(expected)
 
 
 def test_unknown_policies_are_refused() -> None:
-    with pytest.raises(MillpondError, match="there is no policy 'best'; choose from auto, heeb"):
-        Choice("best")
+    with pytest.raises(MillpondError, match="there is no policy 'best'; choose from auto, "):
+        PolicyChoice("best")

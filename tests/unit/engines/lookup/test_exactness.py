@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millpond.engines.lookup.policies import POLICIES
 from millpond.errors import RunError
+from millpond.policies.registry import Use, policy_names
 from millpond.query import types as domains
 from tests.support.lookups import INT_LABEL, Join, relation, store
 
@@ -48,7 +48,7 @@ KEY = st.integers(-3, 8)
     keys=st.lists(st.one_of(st.none(), KEY), max_size=40),
     cuts=st.lists(st.integers(0, 40), max_size=4),
     memory=st.integers(1, 9),
-    policy=st.sampled_from(POLICIES),
+    policy=st.sampled_from(policy_names(Use.LOOKUP)),
 )
 def test_every_row_of_the_join_and_no_other(
     tmp_path: Path, rows: list[Any], keys: list[Any], cuts: list[int], memory: int, policy: str
