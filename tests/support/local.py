@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from millpond.engines.exact.compile import Cutting, compile_plan
-from millpond.plan.synopses import Plan
+from millpond.plan.synopses import ExactPlan
 from millpond.query import types
 from millpond.query.evaluate import answer
 from millpond.query.model import Query, Table
@@ -62,7 +62,7 @@ class Local:
     """
 
     def __init__(
-        self, plan: Plan, cutting: Cutting | None = None, types: Sequence[str] | None = None
+        self, plan: ExactPlan, cutting: Cutting | None = None, types: Sequence[str] | None = None
     ) -> None:
         self.query = plan.query
         self.compiled = compile_plan(plan, native_sets=False, cutting=cutting)

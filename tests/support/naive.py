@@ -13,8 +13,17 @@ from fractions import Fraction
 from typing import Any
 
 from millpond.plan.classes import BELOW
-from millpond.plan.needs import QUESTION, Need
-from millpond.plan.synopses import AMONG, OVER, UNDER, Extreme, NeedPlan, Plan, SelectPlan, StreamPlan
+from millpond.plan.needs import THRESHOLD, Need
+from millpond.plan.synopses import (
+    AMONG,
+    OVER,
+    UNDER,
+    ExactPlan,
+    ExactSelectPlan,
+    Extreme,
+    StreamPlan,
+    SynopsisPlan,
+)
 from millpond.query.evaluate import Matcher, Row, condition, expression, result_row, summarise
 from millpond.query.model import TRUE, Aggregate, And, Condition, Expr, Ref
 from millpond.query.parts import Part
@@ -52,9 +61,9 @@ class StreamSynopsis:
         if self._filter((row,)) is not True or not self._alive(points):
             return
         row = dict(row)  # rows are told apart by identity
-        if not all(c.admits(self._of(c.column, row, points)) for c in (*self.plan.codes, *self.plan.zoned)):
+        if not all(c.admits(self._of(c.column, row, points)) for c in (*self.plan.classes, *self.plan.zoned)):
             return
-        key = tuple(code.of(self._of(code.column, row, points)) for code in self.plan.codes)
+        key = tuple(code.of(self._of(code.column, row, points)) for code in self.plan.classes)
         if self.plan.counted:
             entry = self.counts.setdefault(key, [row, 0, [[0, 0] for _ in self._measures]])
             entry[1] += 1
@@ -150,9 +159,9 @@ class StreamSynopsis:
 
 
 class NeedSynopsis:
-    def __init__(self, plan: NeedPlan) -> None:
+    def __init__(self, plan: SynopsisPlan) -> None:
         self.need = plan.need
-        self.scope = [a for a in plan.need.scope if a != QUESTION]
+        self.scope = [a for a in plan.need.scope if a != THRESHOLD]
         self.streams = {s.alias: StreamSynopsis(plan.need, s) for s in plan.streams}
         self.tables = {o.alias: o.table.name for o in plan.need.part.select.occurrences}
 
@@ -168,7 +177,7 @@ class NeedSynopsis:
 class NaiveSelect:
     """One select, answered from its synopses."""
 
-    def __init__(self, plan: SelectPlan) -> None:
+    def __init__(self, plan: ExactSelectPlan) -> None:
         self.plan = plan
         self.select = plan.select
         self.needs = [NeedSynopsis(n) for n in plan.needs]
@@ -326,7 +335,7 @@ def _empty(aggregate: Aggregate) -> Any:
 class Naive:
     """A whole query on its claimed synopses."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ExactPlan) -> None:
         self.query = plan.query
         self.selects = [NaiveSelect(s) for s in plan.selects]
 

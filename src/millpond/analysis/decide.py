@@ -20,16 +20,16 @@ from millpond.analysis.witness.candidates import Clue, having_constants
 from millpond.analysis.witness.search import find_witness
 from millpond.errors import WitnessSizeError
 from millpond.frontend.parse import parse
-from millpond.plan.classes import NoPlan
+from millpond.plan.classes import NoPlanError
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan
+from millpond.plan.partial_match_bound import timed_state
 from millpond.plan.state import State
-from millpond.plan.state_bound import state_of
-from millpond.plan.timed_bound import timed_state
+from millpond.plan.synopsis_bound import state_of
 from millpond.query.model import TRUE, Literal, Query, Ref, Select
 from millpond.query.normalize import TooManyParts
 from millpond.query.parts import Part, parts_of, refined
 from millpond.query.pieces import by_values
-from millpond.query.time_order import clocks_of, is_timed
+from millpond.query.time_order import find_time_columns, is_timed
 from millpond.query.trees import is_aggregate, item_refs, refs, walk
 from millpond.query.types import INTERVAL, Domain
 
@@ -72,7 +72,7 @@ def decide(query: Query) -> Verdict:
                 told = _published(query, needs, bounded=True)
                 return Verdict(BOUNDED, (), timed_state(timed), query, timed=timed, published=told)
             plan = plan_of(query, needs)
-        except NoPlan as gap:
+        except NoPlanError as gap:
             return _undetermined(query, (undetermined_reason("no-synopsis", str(gap)),))
         return Verdict(BOUNDED, (), state_of(plan), query, plan=plan)
     verdict = _unbounded_or_undetermined(query, failures)
@@ -182,7 +182,7 @@ def _not_analysed(query: Query) -> Reason | None:
         if any(isinstance(n, Literal) and n.type is INTERVAL for n in walk(select.where)):
             return undetermined_reason("window")
         shown = item_refs(select.items) | set(select.group_by or ())
-        clocks = set(clocks_of(select).values())
+        clocks = set(find_time_columns(select).values())
         if any(_is_time(select, ref) and _in_stream(select, ref) for ref in shown):
             return undetermined_reason("time-in-result")
         values = {r for r in refs(select.where) if _is_time(select, r) and _in_stream(select, r)} - clocks

@@ -10,18 +10,24 @@ import numpy as np
 
 from millpond.analysis.join_criteria import implied_apart
 from millpond.analysis.regions import Ordering
-from millpond.plan.classes import Code, NoPlan, Window, clamped_code, exact_code
-from millpond.plan.needs import QUESTION, Need, SelectNeeds
+from millpond.plan.classes import (
+    ColumnClasses,
+    NoPlanError,
+    PartnerRange,
+    build_clamped_classes,
+    build_exact_classes,
+)
+from millpond.plan.needs import THRESHOLD, Need, SelectNeeds
 from millpond.plan.synopses import (
     AMONG,
     OVER,
     UNDER,
+    ExactPlan,
+    ExactSelectPlan,
     Extreme,
-    NeedPlan,
-    Pattern,
-    Plan,
-    SelectPlan,
     StreamPlan,
+    SynopsisPlan,
+    ZonePattern,
     zone_size,
 )
 from millpond.query.model import Expr, Query, Ref, Select
@@ -32,37 +38,37 @@ from millpond.query.trees import is_aggregate, item_refs, refs
 _MAX_ZONED = 5
 
 
-def plan_of(query: Query, needs: Sequence[SelectNeeds]) -> Plan:
-    """A synopsis for every need; raises NoPlan where none is known."""
-    return Plan(query, tuple(_select_plan(n) for n in needs))
+def plan_of(query: Query, needs: Sequence[SelectNeeds]) -> ExactPlan:
+    """A synopsis for every need; raises NoPlanError where none is known."""
+    return ExactPlan(query, tuple(_select_plan(n) for n in needs))
 
 
-def _select_plan(needs: SelectNeeds) -> SelectPlan:
-    plans: list[NeedPlan] = []
-    results: list[tuple[Part, tuple[Code, ...]]] = []
-    known: list[tuple[Code, ...]] = []
+def _select_plan(needs: SelectNeeds) -> ExactSelectPlan:
+    plans: list[SynopsisPlan] = []
+    results: list[tuple[Part, tuple[ColumnClasses, ...]]] = []
+    known: list[tuple[ColumnClasses, ...]] = []
     aggregate = is_aggregate(needs.select)
     # The groups of a single stream are its synopsis; those of a join are kept beside it.
     remembered = needs.distinct if not aggregate else len(needs.select.occurrences) > 1
     for part, wanted in needs.parts:
         for need in wanted:
             alone = len(need.part.aliases) == 1 and not aggregate
-            plans.append(NeedPlan(need, () if alone else _stream_plans(need)))
+            plans.append(SynopsisPlan(need, () if alone else _stream_plans(need)))
         if remembered:
-            codes = tuple(exact_code(part, ref) for ref in _result_refs(needs.select, aggregate))
+            codes = tuple(build_exact_classes(part, ref) for ref in _result_refs(needs.select, aggregate))
             if codes not in known:  # parts with the same results share them
                 known.append(codes)
                 results.append((part, tuple(_independent(part, codes))))
-    return SelectPlan(needs.select, needs.distinct, tuple(plans), tuple(results))
+    return ExactSelectPlan(needs.select, needs.distinct, tuple(plans), tuple(results))
 
 
 def _result_refs(select: Select, aggregate: bool) -> tuple[Ref, ...]:
     return tuple(select.group_by or ()) if aggregate else tuple(sorted(item_refs(select.items), key=str))
 
 
-def _independent(part: Part, codes: Sequence[Code]) -> list[Code]:
+def _independent(part: Part, codes: Sequence[ColumnClasses]) -> list[ColumnClasses]:
     """Codes without those that another one determines."""
-    kept: list[Code] = []
+    kept: list[ColumnClasses] = []
     for code in codes:
         known = code.column in part.closure.index and not code.null
         if any(c.column == code.column for c in kept):
@@ -79,9 +85,9 @@ def _independent(part: Part, codes: Sequence[Code]) -> list[Code]:
 
 
 def _stream_plans(need: Need) -> tuple[StreamPlan, ...]:
-    ordering = Ordering(need.part, need.scope, need.guests)
+    ordering = Ordering(need.part, need.scope, need.outer_columns)
     builder = _Builder(need, ordering)
-    return tuple(builder.plan(alias) for alias in need.scope if alias != QUESTION)
+    return tuple(builder.plan(alias) for alias in need.scope if alias != THRESHOLD)
 
 
 class _Builder:
@@ -97,7 +103,7 @@ class _Builder:
     def plan(self, alias: str) -> StreamPlan:
         stream = next(o.table.name for o in self.part.select.occurrences if o.alias == alias)
         own = [i for i, ref in enumerate(self.refs) if ref.occurrence == alias]
-        exact = [exact_code(self.part, r) for r in self.need.projected if r.occurrence == alias]
+        exact = [build_exact_classes(self.part, r) for r in self.need.projected if r.occurrence == alias]
         measures = tuple(m for m in self.need.measures if _occurrence(m.expression) == alias)
         if self.need.counted:
             codes = exact + self._clamped(own, lambda i, j: True)
@@ -107,7 +113,7 @@ class _Builder:
 
     # --- classes -----------------------------------------------------------------------------------
 
-    def _clamped(self, own: Iterable[int], wanted: Callable[[int, int], bool]) -> list[Code]:
+    def _clamped(self, own: Iterable[int], wanted: Callable[[int, int], bool]) -> list[ColumnClasses]:
         """A code for each own column with joins for which ``wanted(lower, upper)`` holds."""
         out = []
         for i in own:
@@ -119,10 +125,10 @@ class _Builder:
                 if wanted(int(j), i):
                     windows.append(self._window(i, int(j), lower=False))
             if windows:
-                out.append(clamped_code(self.part, self.refs[i], windows))
+                out.append(build_clamped_classes(self.part, self.refs[i], windows))
         return out
 
-    def _window(self, own: int, other: int, lower: bool) -> Window:
+    def _window(self, own: int, other: int, lower: bool) -> PartnerRange:
         """Where the partner can tell values of an own column apart."""
         partner = self.closure.range(self.refs[other])
         step, grid = self.closure.nodes[own].type.step, self.closure.nodes[other].type.step
@@ -134,24 +140,24 @@ class _Builder:
             start = _plus(partner.low, slack)
             if start is not None and step:
                 start = _next_up(start, step, inclusive=strict and not partner.low_strict)
-            return Window(start, _plus(partner.high, slack), grid, slack)
+            return PartnerRange(start, _plus(partner.high, slack), grid, slack)
         end = _plus(partner.high, -slack)
         if end is not None and step:
             end = -_next_up(-end, step, inclusive=strict and not partner.high_strict)
-        return Window(_plus(partner.low, -slack), end, grid, -slack)
+        return PartnerRange(_plus(partner.low, -slack), end, grid, -slack)
 
-    def _disequality_codes(self, own: Sequence[int]) -> list[Code]:
+    def _disequality_codes(self, own: Sequence[int]) -> list[ColumnClasses]:
         out = []
         for ref, window in self._disequalities(own):
             if window is None:
-                raise NoPlan(f"{ref} is compared by <> without bound")
-            out.append(clamped_code(self.part, ref, [window]))
+                raise NoPlanError(f"{ref} is compared by <> without bound")
+            out.append(build_clamped_classes(self.part, ref, [window]))
         return out
 
-    def _disequalities(self, own: Sequence[int]) -> list[tuple[Ref, Window | None]]:
+    def _disequalities(self, own: Sequence[int]) -> list[tuple[Ref, PartnerRange | None]]:
         """Own columns in cross-stream ``<>`` joins, with the window of values that matter, if finite."""
         mine = {self.refs[i] for i in own}
-        out: list[tuple[Ref, Window | None]] = []
+        out: list[tuple[Ref, PartnerRange | None]] = []
         for d in self.part.apart:
             if d.right is None or d.left.occurrence == d.right.occurrence:
                 continue
@@ -165,9 +171,9 @@ class _Builder:
         return out
 
     def _visible(self, ref: Ref) -> bool:
-        return ref.occurrence in self.need.scope or ref in self.need.guests
+        return ref.occurrence in self.need.scope or ref in self.need.outer_columns
 
-    def _overlap(self, ref: Ref, other: Ref, shift: Fraction) -> Window | None:
+    def _overlap(self, ref: Ref, other: Ref, shift: Fraction) -> PartnerRange | None:
         a, b = self.closure.range(ref), self.closure.range(other)
         lows = [x for x in (a.low, _plus(b.low, shift)) if x is not None]
         highs = [x for x in (a.high, _plus(b.high, shift)) if x is not None]
@@ -175,11 +181,11 @@ class _Builder:
             return None
         low, high = max(lows), min(highs)
         step, grid = (self.closure.nodes[self.closure.index[r]].type.step for r in (ref, other))
-        return Window(low, high, grid, shift) if step or grid or low >= high else None
+        return PartnerRange(low, high, grid, shift) if step or grid or low >= high else None
 
-    def _united(self, codes: Iterable[Code]) -> list[Code]:
+    def _united(self, codes: Iterable[ColumnClasses]) -> list[ColumnClasses]:
         """One code a column, as fine as the finest; columns that another determines left out."""
-        by_column: dict[Ref, list[Code]] = {}
+        by_column: dict[Ref, list[ColumnClasses]] = {}
         for code in codes:
             by_column.setdefault(code.column, []).append(code)
         united = []
@@ -188,20 +194,20 @@ class _Builder:
             if exact:
                 united.append(exact[0])
             else:
-                united.append(clamped_code(self.part, column, [_as_window(c) for c in same]))
+                united.append(build_clamped_classes(self.part, column, [_as_window(c) for c in same]))
         full = [c for c in united if not c.below and not c.above]
         partial = [c for c in united if c.below or c.above]
         return _independent(self.part, full) + partial
 
     # --- extremes ----------------------------------------------------------------------------------
 
-    def _looked_for(self, alias: str, stream: str, own: list[int], exact: list[Code]) -> StreamPlan:
+    def _looked_for(self, alias: str, stream: str, own: list[int], exact: list[ColumnClasses]) -> StreamPlan:
         differing, codes = [], list(exact)
         for ref, window in self._disequalities(own):
             if window is None:
                 differing.append(ref)
             else:
-                codes.append(clamped_code(self.part, ref, [window]))
+                codes.append(build_clamped_classes(self.part, ref, [window]))
         codes += self._equality_codes(own)
         for columns in (self._inequality_columns(own), self._active_columns(own)):
             for smallest in (True, False):
@@ -213,7 +219,7 @@ class _Builder:
                         stream,
                         False,
                         tuple(self._united(codes + more)),
-                        patterns=(Pattern((), extremes),),
+                        patterns=(ZonePattern((), extremes),),
                         differing=tuple(dict.fromkeys(differing)),
                     )
         return self._zoned(alias, stream, own, codes, tuple(dict.fromkeys(differing)))
@@ -221,7 +227,7 @@ class _Builder:
     def _is_equality(self, i: int, j: int) -> bool:
         return bool(self.ordering.joins[i, j] and self.closure.fixed[i, j])
 
-    def _equality_codes(self, own: Iterable[int]) -> list[Code]:
+    def _equality_codes(self, own: Iterable[int]) -> list[ColumnClasses]:
         return self._clamped(own, self._is_equality)
 
     def _inequality_columns(self, own: Iterable[int]) -> list[int]:
@@ -234,7 +240,7 @@ class _Builder:
 
     def _one_extreme(
         self, own: Iterable[int], columns: list[int], smallest: bool
-    ) -> tuple[tuple[Extreme, ...], list[Code]] | None:
+    ) -> tuple[tuple[Extreme, ...], list[ColumnClasses]] | None:
         """One extreme over ``columns``, the other joins told apart by classes; None if that fails."""
         joins = self.ordering.joins if smallest else self.ordering.joins.T
         partners = [
@@ -250,7 +256,7 @@ class _Builder:
         try:
             more = self._clamped(own, lambda i, j: (i, j) not in covered and not self._is_equality(i, j))
             extremes = (self._extreme(columns, partners, smallest),) if partners else ()
-        except NoPlan:
+        except NoPlanError:
             return None
         return extremes, more
 
@@ -265,7 +271,7 @@ class _Builder:
         for z in partners:
             row = [self._slack(x, z, smallest) for x in columns]
             if any(s is None for s in row):
-                raise NoPlan("demands on different partners are not comparable")
+                raise NoPlanError("demands on different partners are not comparable")
             slacks.append(tuple(s for s in row if s is not None))
         return Extreme(
             smallest,
@@ -285,7 +291,7 @@ class _Builder:
             gaps = [a[0] - b[0] for a, b in zip(first, row, strict=True)]
             width = max(gaps) - min(gaps)
             if width and not step:
-                raise NoPlan("offsets between dense columns")
+                raise NoPlanError("offsets between dense columns")
             total *= int(width / step) + 1 if width else 1
         flags = {tuple(row[i][1] for row in slacks) for i in range(len(columns))}
         return total * _unions(flags)
@@ -293,14 +299,15 @@ class _Builder:
     # --- zones -------------------------------------------------------------------------------------
 
     def _zoned(
-        self, alias: str, stream: str, own: list[int], codes: list[Code], differing: tuple[Ref, ...]
+        self, alias: str, stream: str, own: list[int], codes: list[ColumnClasses], differing: tuple[Ref, ...]
     ) -> StreamPlan:
         """Different rows serve partners below and above the constants (Lemma B.6 of paper 1)."""
         columns = self._active_columns(own)
         if len(columns) > _MAX_ZONED:
-            raise NoPlan(f"more than {_MAX_ZONED} columns of {alias} take part in unbounded joins")
+            raise NoPlanError(f"more than {_MAX_ZONED} columns of {alias} take part in unbounded joins")
         zoned = [
-            clamped_code(self.part, self.refs[i], [Window(*self._cuts(i), Fraction(0))]) for i in columns
+            build_clamped_classes(self.part, self.refs[i], [PartnerRange(*self._cuts(i), Fraction(0))])
+            for i in columns
         ]
         inactive = [i for i in own if i not in columns]
         rest = self._clamped(inactive, lambda i, j: not self._is_equality(i, j))
@@ -309,7 +316,7 @@ class _Builder:
             if self._zones_possible(columns, zones) and all(
                 zone_size(c, z) for c, z in zip(zoned, zones, strict=True)
             ):
-                patterns.append(Pattern(zones, self._zone_extremes(columns, zones)))
+                patterns.append(ZonePattern(zones, self._zone_extremes(columns, zones)))
         return StreamPlan(
             alias,
             stream,
@@ -329,7 +336,7 @@ class _Builder:
                 r = self.closure.range(node.ref)
                 ends += [x for x in (r.low, r.high) if x is not None]
         if not ends:
-            raise NoPlan("conflicting joins without constants")
+            raise NoPlanError("conflicting joins without constants")
         offsets = [abs(d.bound) for d in self.part.differences if d.left is not None and d.right is not None]
         step = self.closure.nodes[i].type.step
         margin = sum(offsets, start=step) if step else Fraction(0)
@@ -355,7 +362,7 @@ class _Builder:
                 if partners:
                     out.append((zone, self._extreme(used, partners, smallest)))
         if len({zone for zone, _ in out}) != len(out):
-            raise NoPlan("rows that demand both least and most")
+            raise NoPlanError("rows that demand both least and most")
         return tuple(extreme for _, extreme in out)
 
     def _partner_possible(self, z: int, zone: int, zone_of: dict[int, int]) -> bool:
@@ -365,9 +372,9 @@ class _Builder:
         return not any(below[z, y] for y, other in zone_of.items() if other < OVER)
 
 
-def _as_window(code: Code) -> Window:
+def _as_window(code: ColumnClasses) -> PartnerRange:
     anchor, step = code.grid or (code.low, Fraction(0))
-    return Window(code.low, code.high, step, anchor)
+    return PartnerRange(code.low, code.high, step, anchor)
 
 
 def _next_up(x: Fraction, step: Fraction, inclusive: bool) -> Fraction:

@@ -135,7 +135,7 @@ def _message(select: Select, failure: Failure, columns: tuple[str, ...]) -> str:
 
 def _comes_last(failure: Failure) -> bool:
     """No other stream's rows come after those to be kept."""
-    last = TimeOrder(failure.part).last
+    last = TimeOrder(failure.part).last_group
     return last is not None and failure.violation.keeper in last
 
 
@@ -143,9 +143,9 @@ def _holders(failure: Failure) -> tuple[str, str]:
     """The occurrences whose rows must be kept: an earlier one, and the one that comes after it."""
     violation = failure.violation
     order = TimeOrder(failure.part)
-    down = order.down(order.groups[order.number[violation.keeper]])
+    down = order.groups_up_to(order.groups[order.group_numbers[violation.keeper]])
     first = [ref.occurrence for ref in violation.joins[0]]
-    early = next(a for a in first if a != violation.keeper and order.groups[order.number[a]] in down)
+    early = next(a for a in first if a != violation.keeper and order.groups[order.group_numbers[a]] in down)
     return early, violation.keeper
 
 

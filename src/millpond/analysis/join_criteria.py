@@ -111,8 +111,8 @@ def counted_disequality(ordering: Ordering) -> list[Violation]:
 def _waiting(ordering: Ordering, left: Ref, right: Ref) -> Ref:
     """The side of a join whose rows wait for the other's: the left one, unless it comes after the right."""
     time = ordering.time
-    a, b = (time.groups[time.number[ref.occurrence]] for ref in (left, right))
-    return right if time.not_after(b, a) and not time.not_after(a, b) else left
+    a, b = (time.groups[time.group_numbers[ref.occurrence]] for ref in (left, right))
+    return right if time.is_not_after(b, a) and not time.is_not_after(a, b) else left
 
 
 def implied_apart(ordering: Ordering, left: Ref, right: Ref) -> bool:

@@ -22,7 +22,7 @@ from millpond.analysis.join_criteria import (
 from millpond.analysis.regions import Ordering
 from millpond.analysis.self_joins import bounded_pieces, has_self_join, without_covered
 from millpond.analysis.time_criteria import counted_in_time, looked_for_in_time
-from millpond.plan.needs import QUESTION, Measure, Need
+from millpond.plan.needs import THRESHOLD, Measure, Need
 from millpond.query.closure import Difference, Node
 from millpond.query.model import (
     Aggregate,
@@ -95,18 +95,18 @@ def counted(
     projected: Sequence[Ref],
     code: str,
     scope: Sequence[str] | None = None,
-    guests: Sequence[Ref] = (),
+    outer_columns: Sequence[Ref] = (),
 ) -> Findings:
     """Theorem 5.6; self-joins change nothing."""
     names = tuple(scope or part.aliases)
-    ordering = Ordering(part, names, guests)
+    ordering = Ordering(part, names, outer_columns)
     if is_timed(part):
         found = counted_in_time(ordering, projected, code, answered_at_once=code == PROJECTED)
     else:
         found = duplicate_preserving(ordering, projected, code)
     if found:
         return [], [Failure(part, v) for v in found]
-    return [Need(part, names, True, tuple(projected), tuple(guests))], []
+    return [Need(part, names, True, tuple(projected), tuple(outer_columns))], []
 
 
 def looked_for(
@@ -114,7 +114,7 @@ def looked_for(
     projected: Sequence[Ref],
     code: str,
     scope: Sequence[str] | None = None,
-    guests: Sequence[Ref] = (),
+    outer_columns: Sequence[Ref] = (),
 ) -> Findings:
     """Theorem 5.10, with covered occurrences of self-joins removed."""
     names = tuple(scope or part.aliases)
@@ -122,11 +122,11 @@ def looked_for(
         return _looked_for_in_time(part, projected, code)
 
     def violations(piece: Part, kept: Sequence[Ref]) -> list[Violation]:
-        return duplicate_eliminating(Ordering(piece, names, guests), kept, code)
+        return duplicate_eliminating(Ordering(piece, names, outer_columns), kept, code)
 
     found = violations(part, projected)
     if not found:
-        return [Need(part, names, False, tuple(projected), tuple(guests))], []
+        return [Need(part, names, False, tuple(projected), tuple(outer_columns))], []
     if not has_self_join(part) or scope is not None:
         return [], [Failure(part, v) for v in found]
     reduced, kept = without_covered(part, projected)
@@ -350,9 +350,9 @@ def asked_beyond(part: Part, argument: Expr, largest: bool) -> Part:
     else:
         column, rising = monotone
     type_ = part.closure.nodes[part.closure.index[column]].type
-    question = Ref(QUESTION, "x")
-    table = Table(QUESTION, (Column("x", type_, nullable=False),), streaming=True)
-    select = replace(part.select, occurrences=(*part.select.occurrences, Occurrence(QUESTION, table)))
+    question = Ref(THRESHOLD, "x")
+    table = Table(THRESHOLD, (Column("x", type_, nullable=False),), streaming=True)
+    select = replace(part.select, occurrences=(*part.select.occurrences, Occurrence(THRESHOLD, table)))
     wants_large = largest == rising
     beyond = Difference(question, column, Fraction(0), strict=True)
     if not wants_large:

@@ -15,7 +15,7 @@ from millpond.analysis.join_criteria import conflicting_references, unbounded_eq
 from millpond.analysis.regions import Ordering
 from millpond.query.model import Ref, Select
 from millpond.query.parts import Part
-from millpond.query.time_order import Group, TimeOrder
+from millpond.query.time_order import TimeGroup, TimeOrder
 from millpond.query.trees import is_aggregate, item_refs
 
 _ONE = "Theorem 1 of Schiff and Özçep would refuse it"
@@ -27,7 +27,7 @@ def published_verdict(select: Select, part: Part, distinct: bool, bounded: bool)
     order = TimeOrder(part)
     if is_aggregate(select) or len(order.endless) < 2:
         return None
-    if any(order.not_after(a, b) and not order.is_before(a, b) for a, b in _pairs(order.endless)):
+    if any(order.is_not_after(a, b) and not order.is_before(a, b) for a, b in _pairs(order.endless)):
         return None
     projected = sorted(item_refs(select.items), key=str)
     if distinct:
@@ -43,7 +43,7 @@ def published_verdict(select: Select, part: Part, distinct: bool, bounded: bool)
     return None
 
 
-def _pairs(groups: Iterable[Group]) -> Iterable[tuple[Group, Group]]:
+def _pairs(groups: Iterable[TimeGroup]) -> Iterable[tuple[TimeGroup, TimeGroup]]:
     for a, b in combinations(groups, 2):
         yield a, b
         yield b, a
@@ -86,7 +86,7 @@ def theorem_1(part: Part, projected: Iterable[Ref]) -> str | None:
     return None
 
 
-def _name(group: Group) -> str:
+def _name(group: TimeGroup) -> str:
     return "+".join(group)
 
 
@@ -97,11 +97,11 @@ class _Forest:
     order: TimeOrder
 
     @property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[TimeGroup, ...]:
         return self.order.endless
 
     @cached_property
-    def parents(self) -> dict[Group, list[Group]]:
+    def parents(self) -> dict[TimeGroup, list[TimeGroup]]:
         after = {g: [h for h in self.groups if self.order.is_before(g, h)] for g in self.groups}
         return {
             g: [h for h in later if not any(self.order.is_before(k, h) for k in later)]
@@ -109,17 +109,17 @@ class _Forest:
         }
 
     @cached_property
-    def roots(self) -> list[Group]:
+    def roots(self) -> list[TimeGroup]:
         return [g for g in self.groups if not self.parents[g]]
 
-    def _depth(self, group: Group) -> int:
+    def _depth(self, group: TimeGroup) -> int:
         return 1 + self._depth(self.parents[group][0]) if self.parents[group] else 0
 
-    def _root(self, group: Group) -> Group:
+    def _root(self, group: TimeGroup) -> TimeGroup:
         return self._root(self.parents[group][0]) if self.parents[group] else group
 
-    def _group(self, ref: Ref) -> Group | None:
-        group = self.order.groups[self.order.number[ref.occurrence]]
+    def _group(self, ref: Ref) -> TimeGroup | None:
+        group = self.order.groups[self.order.group_numbers[ref.occurrence]]
         return group if group in self.groups else None
 
     def depth_of(self, ref: Ref) -> int | None:
@@ -129,7 +129,7 @@ class _Forest:
     def may_join(self, left: Ref, right: Ref) -> bool:
         """C2: a stream with its parent or a sibling, or two roots."""
         a, b = self._group(left), self._group(right)
-        clocks = set(self.order.clocks.values())
+        clocks = set(self.order.time_columns.values())
         if a is None or b is None or a == b or left in clocks:
             return True
         if self._root(a) != self._root(b):

@@ -29,19 +29,19 @@ class Ordering:
     """
 
     def __init__(
-        self, part: Part, scope: Collection[str] | None = None, guests: Collection[Ref] = ()
+        self, part: Part, scope: Collection[str] | None = None, outer_columns: Collection[Ref] = ()
     ) -> None:
-        """``scope`` restricts the view to some of the occurrences and, of the others, to ``guests``."""
+        """``scope`` restricts the view to some occurrences, and to ``outer_columns`` of the others."""
         self.part = part
         self.closure: Closure = part.closure
         self.time = TimeOrder(part)
-        groups = self.time.number
+        groups = self.time.group_numbers
         self.owner = np.array([groups[n.ref.occurrence] for n in self.closure.nodes], dtype=np.intp)
         values = np.array([n.type.domain is not Domain.TIME for n in self.closure.nodes], dtype=bool)
         self.across: Bools = (self.owner[:, None] != self.owner[None, :]) & values[:, None] & values[None, :]
         if scope is not None:
             inside = np.array([n.ref.occurrence in scope for n in self.closure.nodes], dtype=bool)
-            seen = inside | np.array([n.ref in guests for n in self.closure.nodes], dtype=bool)
+            seen = inside | np.array([n.ref in outer_columns for n in self.closure.nodes], dtype=bool)
             self.across &= np.logical_and.outer(seen, seen) & np.logical_or.outer(inside, inside)
 
     @cached_property

@@ -39,7 +39,7 @@ def counted_in_time(
 
     ``answered_at_once``: a result is written and forgotten, not added to a group that stays.
     """
-    last = ordering.time.last
+    last = ordering.time.last_group
     kept = [ref for ref in projected if not answered_at_once or last is None or ref.occurrence not in last]
     return duplicate_preserving(ordering, kept, code)
 
@@ -115,7 +115,7 @@ class _Streams:
     def _outside(self, stream: int) -> Bools:
         """Columns of streams that need not be before ``stream``."""
         time = self.ordering.time
-        inside = {time.groups.index(group) for group in time.down(time.groups[stream])}
+        inside = {time.groups.index(group) for group in time.groups_up_to(time.groups[stream])}
         return ~np.isin(self.owner, list(inside))
 
     def _demands(self, stream: int, outside: Bools) -> tuple[Bools, Bools]:
@@ -131,7 +131,7 @@ class _Streams:
         used = np.flatnonzero(low | high)
         if (low.any() and high.any()) or not self.alike[0][np.ix_(used, used)].all():
             return True
-        before = [time.groups.index(group) for group in time.down(time.groups[stream])]
+        before = [time.groups.index(group) for group in time.groups_up_to(time.groups[stream])]
         asking = (d.any() for e in before if e != stream for d in self._demands(e, outside))
         return bool(len(used)) and any(asking)
 
@@ -155,7 +155,7 @@ class _Streams:
         time = self.ordering.time
         outside = self._outside(stream)
         later = self._demands(stream, outside)
-        for group in time.down(time.groups[stream]):
+        for group in time.groups_up_to(time.groups[stream]):
             number = time.groups.index(group)
             if number == stream or number not in self.numbers:
                 continue

@@ -12,7 +12,7 @@ from millpond.query.model import Query
 if TYPE_CHECKING:
     from millpond.analysis.witness.candidates import Clue
     from millpond.plan.needs import TimedPlan
-    from millpond.plan.synopses import Plan
+    from millpond.plan.synopses import ExactPlan
 
 BOUNDED = "bounded"
 UNBOUNDED = "unbounded"
@@ -47,7 +47,7 @@ class Verdict:
     reasons: tuple[Reason, ...]
     state: State
     query: Query = field(repr=False)
-    plan: Plan | None = field(default=None, repr=False)
+    plan: ExactPlan | None = field(default=None, repr=False)
     timed: TimedPlan | None = field(default=None, repr=False)
     clue: Clue | None = field(default=None, repr=False)
     published: str | None = None

@@ -20,12 +20,12 @@ ABOVE = "above"
 NULL = "null"
 
 
-class NoPlan(Exception):
+class NoPlanError(Exception):
     """No synopsis is known for what the checker found bounded."""
 
 
 @dataclass(frozen=True)
-class Window:
+class PartnerRange:
     """Where a join partner tells a column's values apart: at ``anchor`` plus multiples of ``step``.
 
     A ``step`` of 0 is a dense partner, which tells any two values apart.  None is no end.
@@ -38,7 +38,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Code:
+class ColumnClasses:
     """The classes of a column: each value from ``low`` to ``high``, all below, all above, and NULL.
 
     A dense column that meets only integers has a class for each of them and for each gap between two;
@@ -66,7 +66,7 @@ class Code:
     def of(self, point: Fraction | None) -> Fraction | str:
         """The class of a value.
 
-        >>> code = Code(Ref("S", "B"), Fraction(11), Fraction(19), 9, below=True, above=False, null=False)
+        >>> code = ColumnClasses(Ref("S", "B"), Fraction(11), Fraction(19), 9, True, above=False, null=False)
         >>> code.classes, code.of(Fraction(-5)), code.of(Fraction(12))
         (10, 'below', Fraction(12, 1))
         """
@@ -84,19 +84,19 @@ class Code:
         return point if on_grid else anchor + (steps + Fraction(1, 2)) * step
 
 
-def exact_code(part: Part, ref: Ref, nullable: bool = True) -> Code:
+def build_exact_classes(part: Part, ref: Ref, nullable: bool = True) -> ColumnClasses:
     """Every value of a bounded column is a class of its own; NULL too where it can occur."""
     null = nullable and part.can_be_null(ref)
     if ref in part.nulls:
-        return Code(ref, Fraction(1), Fraction(0), 0, below=False, above=False, null=True)
+        return ColumnClasses(ref, Fraction(1), Fraction(0), 0, below=False, above=False, null=True)
     r = part.closure.range(ref)
     if r.low is None or r.high is None:
-        raise NoPlan(f"{ref} is unbounded")
+        raise NoPlanError(f"{ref} is unbounded")
     values = _count(part, ref, r.low, r.high)
-    return Code(ref, r.low, r.high, values, False, False, null, allowed=tuple(_allowed(part, ref)))
+    return ColumnClasses(ref, r.low, r.high, values, False, False, null, allowed=tuple(_allowed(part, ref)))
 
 
-def clamped_code(part: Part, ref: Ref, windows: Sequence[Window]) -> Code:
+def build_clamped_classes(part: Part, ref: Ref, windows: Sequence[PartnerRange]) -> ColumnClasses:
     """The classes of a joined column, given the window of each of its partners."""
     r = part.closure.range(ref)
     narrowed = [_narrowed(ref, w, r) for w in windows]
@@ -108,25 +108,25 @@ def clamped_code(part: Part, ref: Ref, windows: Sequence[Window]) -> Code:
     else:
         values = _count(part, ref, low, high)
     below, above = _beyond(part, ref, r, low, lower=True), _beyond(part, ref, r, high, lower=False)
-    return Code(ref, low, high, values, below, above, False, grid, tuple(_allowed(part, ref)))
+    return ColumnClasses(ref, low, high, values, below, above, False, grid, tuple(_allowed(part, ref)))
 
 
 # A window within the column's own range: its ends, its step and its anchor.
 _Narrowed = tuple[Fraction, Fraction, Fraction, Fraction]
 
 
-def _narrowed(ref: Ref, window: Window, own: Range) -> _Narrowed:
+def _narrowed(ref: Ref, window: PartnerRange, own: Range) -> _Narrowed:
     lows = [x for x in (window.low, own.low) if x is not None]
     highs = [x for x in (window.high, own.high) if x is not None]
     if not lows or not highs:
-        raise NoPlan(f"the partners of {ref} can lie anywhere")
+        raise NoPlanError(f"the partners of {ref} can lie anywhere")
     return max(lows), min(highs), window.step, window.anchor if window.step else max(lows)
 
 
 def _common_grid(ref: Ref, windows: Sequence[_Narrowed]) -> tuple[Fraction, Fraction]:
     """A grid on which all points lie at which some partner tells values apart."""
     if any(not step and low < high for low, high, step, _ in windows):
-        raise NoPlan(f"{ref} has values without number among those of its partners")
+        raise NoPlanError(f"{ref} has values without number among those of its partners")
     anchors = {anchor for _, _, _, anchor in windows}
     first = min(anchors)
     lengths = [step for _, _, step, _ in windows if step] + [a - first for a in anchors if a != first]
@@ -166,7 +166,7 @@ def _count(part: Part, ref: Ref, low: Fraction, high: Fraction) -> int:
             seen.add((start, end))
     if not step:
         if any(start != end for start, end in seen):
-            raise NoPlan(f"{ref} has values without number between {low} and {high}")
+            raise NoPlanError(f"{ref} has values without number between {low} and {high}")
         return len(seen)
     total, reached = 0, None
     for start, end in sorted(seen):

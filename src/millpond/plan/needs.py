@@ -24,7 +24,7 @@ class TimedPlan:
 
 
 # The virtual stream whose only column asks "is there a result beyond this value?".
-QUESTION = "?"
+THRESHOLD = "?"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Need:
     """A join of the occurrences ``scope`` of a part.
 
     ``counted``: how often each combination of ``projected`` values occurs, with ``measures`` added up;
-    otherwise only whether it occurs.  ``guests`` are columns of other occurrences with which those in
+    otherwise only whether it occurs.  ``outer_columns`` are columns of other occurrences with which those in
     scope are compared.
     """
 
@@ -48,7 +48,7 @@ class Need:
     scope: tuple[str, ...]
     counted: bool
     projected: tuple[Ref, ...]
-    guests: tuple[Ref, ...] = ()
+    outer_columns: tuple[Ref, ...] = ()
     measures: tuple[Measure, ...] = ()
     aggregate: Aggregate | None = None
 
@@ -62,7 +62,7 @@ class SelectNeeds:
     parts: tuple[tuple[Part, tuple[Need, ...]], ...]
 
 
-def separate(need: Need, wanted: Sequence[Need]) -> list[Need]:
+def find_separate_needs(need: Need, wanted: Sequence[Need]) -> list[Need]:
     """The needs beside one of the same aggregate where its matches are all combinations of theirs: one is
     counted, of the others it matters only whether they match."""
     same = [other for other in wanted if other.aggregate == need.aggregate]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 
-from millpond.plan.classes import Code
+from millpond.plan.classes import ColumnClasses
 from millpond.plan.needs import Measure, Need
 from millpond.query.model import Query, Ref, Select
 from millpond.query.parts import Part
@@ -54,7 +54,7 @@ class Extreme:
 
 
 @dataclass(frozen=True)
-class Pattern:
+class ZonePattern:
     """Which extremes to keep for rows whose ``zoned`` columns lie in the given zones."""
 
     zones: tuple[int, ...]
@@ -68,19 +68,19 @@ class StreamPlan:
     alias: str
     stream: str
     counted: bool
-    codes: tuple[Code, ...]
+    classes: tuple[ColumnClasses, ...]
     measures: tuple[Measure, ...] = ()
-    zoned: tuple[Code, ...] = ()
-    patterns: tuple[Pattern, ...] = ()
+    zoned: tuple[ColumnClasses, ...] = ()
+    patterns: tuple[ZonePattern, ...] = ()
     differing: tuple[Ref, ...] = ()
 
     @property
     def entries(self) -> int:
         """The product of the class counts, times the rows kept of a class."""
-        classes = prod(code.classes for code in self.codes)
+        classes = prod(code.classes for code in self.classes)
         if self.counted:
             return classes
-        rows = alternatives(len(self.differing))
+        rows = count_alternatives(len(self.differing))
         total = 0
         for pattern in self.patterns:
             zones = prod(zone_size(code, zone) for code, zone in zip(self.zoned, pattern.zones, strict=True))
@@ -88,21 +88,21 @@ class StreamPlan:
         return classes * rows * total
 
 
-def alternatives(k: int) -> int:
+def count_alternatives(k: int) -> int:
     """Rows enough for k ``<>`` joins: the best, and the best that differs from it in each column.
 
-    >>> [alternatives(k) for k in range(4)]
+    >>> [count_alternatives(k) for k in range(4)]
     [1, 2, 5, 16]
     """
-    return 1 + k * alternatives(k - 1) if k else 1
+    return 1 + k * count_alternatives(k - 1) if k else 1
 
 
-def zone_size(code: Code, zone: int) -> int:
+def zone_size(code: ColumnClasses, zone: int) -> int:
     return {UNDER: int(code.below), AMONG: code.values, OVER: int(code.above)}[zone]
 
 
 @dataclass(frozen=True)
-class NeedPlan:
+class SynopsisPlan:
     """The synopses of a need; none where every row is answered by itself."""
 
     need: Need
@@ -110,28 +110,28 @@ class NeedPlan:
 
 
 @dataclass(frozen=True)
-class SelectPlan:
+class ExactSelectPlan:
     """``results`` are, by part, the classes of the result rows or groups that must be remembered."""
 
     select: Select
     distinct: bool
-    needs: tuple[NeedPlan, ...]
-    results: tuple[tuple[Part, tuple[Code, ...]], ...]
+    needs: tuple[SynopsisPlan, ...]
+    results: tuple[tuple[Part, tuple[ColumnClasses, ...]], ...]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExactPlan:
     """Everything kept for a bounded query."""
 
     query: Query
-    selects: tuple[SelectPlan, ...]
+    selects: tuple[ExactSelectPlan, ...]
 
 
-def merged(plans: Iterable[NeedPlan]) -> list[NeedPlan]:
+def merge_shared(plans: Iterable[SynopsisPlan]) -> list[SynopsisPlan]:
     """Needs that keep the same classes share one synopsis, with the measures of all of them."""
-    out: dict[object, NeedPlan] = {}
+    out: dict[object, SynopsisPlan] = {}
     for plan in plans:
-        key = shared_by(plan)
+        key = sharing_key(plan)
         if key not in out:
             out[key] = plan
             continue
@@ -143,7 +143,7 @@ def merged(plans: Iterable[NeedPlan]) -> list[NeedPlan]:
     return list(out.values())
 
 
-def shared_by(plan: NeedPlan) -> object:
+def sharing_key(plan: SynopsisPlan) -> object:
     """What needs must have in common to share a synopsis."""
     return (
         id(plan.need.part) if plan.need.counted else plan.need.part.condition,

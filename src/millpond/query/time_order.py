@@ -16,29 +16,29 @@ from millpond.query.closure import Closure
 from millpond.query.model import Ref, Select
 from millpond.query.parts import Part
 
-Group = tuple[str, ...]
+TimeGroup = tuple[str, ...]
 
 
-def clock_of(select: Select, alias: str) -> Ref | None:
+def find_time_column(select: Select, alias: str) -> Ref | None:
     """The application-time column of an occurrence."""
     table = next((o.table for o in select.occurrences if o.alias == alias), None)
     return Ref(alias, table.time) if table is not None and table.streaming and table.time else None
 
 
-def clocks_of(select: Select) -> dict[str, Ref]:
-    found = {o.alias: clock_of(select, o.alias) for o in select.occurrences}
+def find_time_columns(select: Select) -> dict[str, Ref]:
+    found = {o.alias: find_time_column(select, o.alias) for o in select.occurrences}
     return {alias: clock for alias, clock in found.items() if clock is not None}
 
 
 def is_timed(part: Part) -> bool:
     """The part relates the timestamps of streams, or has streams that end, or relations."""
     order = TimeOrder(part)
-    if order.relations or any(order.ends(group) for group in order.groups):
+    if order.relations or any(order.is_finite(group) for group in order.groups):
         return True
     if any(len(group) > 1 for group in order.groups):
         return True
     return any(
-        order.not_after(a, b) or order.not_after(b, a) or order.never_together(a, b)
+        order.is_not_after(a, b) or order.is_not_after(b, a) or order.is_never_together(a, b)
         for a, b in combinations(order.groups, 2)
     )
 
@@ -54,25 +54,25 @@ class TimeOrder:
         return self.part.closure
 
     @cached_property
-    def clocks(self) -> dict[str, Ref]:
-        known = clocks_of(self.part.select)
+    def time_columns(self) -> dict[str, Ref]:
+        known = find_time_columns(self.part.select)
         return {alias: clock for alias, clock in known.items() if clock in self._closure.index}
 
     @cached_property
-    def relations(self) -> Group:
+    def relations(self) -> TimeGroup:
         """The occurrences of relations."""
         return tuple(o.alias for o in self.part.select.occurrences if not o.table.streaming)
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[TimeGroup, ...]:
         """The streams by equal timestamps, after the relations, if there are any."""
         groups: list[list[str]] = [list(self.relations)] if self.relations else []
         for alias in self.part.aliases:
             if alias in self.relations:
                 continue
-            mine = self.clocks.get(alias)
+            mine = self.time_columns.get(alias)
             for group in groups:
-                other = self.clocks.get(group[0])
+                other = self.time_columns.get(group[0])
                 if mine is not None and other is not None and self._closure.fixed_difference(mine, other):
                     group.append(alias)
                     break
@@ -81,39 +81,39 @@ class TimeOrder:
         return tuple(tuple(group) for group in groups)
 
     @cached_property
-    def number(self) -> dict[str, int]:
+    def group_numbers(self) -> dict[str, int]:
         """The number of each occurrence's group."""
         return {alias: i for i, group in enumerate(self.groups) for alias in group}
 
-    def group_of(self, alias: str) -> Group:
+    def group_of(self, alias: str) -> TimeGroup:
         """The group of an occurrence."""
-        return self.groups[self.number[alias]]
+        return self.groups[self.group_numbers[alias]]
 
-    def not_after(self, earlier: Group, later: Group) -> bool:
+    def is_not_after(self, earlier: TimeGroup, later: TimeGroup) -> bool:
         """``earlier.ts <= later.ts`` in every match."""
         return self._bound(earlier, later) is not None
 
-    def is_before(self, earlier: Group, later: Group) -> bool:
+    def is_before(self, earlier: TimeGroup, later: TimeGroup) -> bool:
         """``earlier.ts < later.ts`` in every match."""
         bound = self._bound(earlier, later)
         return bound is not None and bound[1]
 
-    def never_together(self, a: Group, b: Group) -> bool:
+    def is_never_together(self, a: TimeGroup, b: TimeGroup) -> bool:
         """``a.ts <> b.ts`` in every match."""
         if self.is_before(a, b) or self.is_before(b, a):
             return True
-        mine = {self.clocks[alias] for alias in a if alias in self.clocks}
-        other = {self.clocks[alias] for alias in b if alias in self.clocks}
+        mine = {self.time_columns[alias] for alias in a if alias in self.time_columns}
+        other = {self.time_columns[alias] for alias in b if alias in self.time_columns}
         return any(
             (d.left in mine and d.right in other) or (d.left in other and d.right in mine)
             for d in self.part.apart
         )
 
-    def _bound(self, a: Group, b: Group) -> tuple[int, bool] | None:
+    def _bound(self, a: TimeGroup, b: TimeGroup) -> tuple[int, bool] | None:
         """That ``a`` is not after ``b``, and whether it is before it."""
         if a == self.relations or b == self.relations:
             return (0, True) if a == self.relations and a != b else None
-        x, y = self.clocks.get(a[0]), self.clocks.get(b[0])
+        x, y = self.time_columns.get(a[0]), self.time_columns.get(b[0])
         if x is None or y is None or a == b:
             return None
         bound = self._closure.bound(x, y)
@@ -121,54 +121,54 @@ class TimeOrder:
             return None
         return 0, bound[0] < 0 or bound[1]
 
-    def ends(self, group: Group) -> bool:
+    def is_finite(self, group: TimeGroup) -> bool:
         """There are finitely many rows: relations, and streams whose timestamps are bounded above."""
         if group == self.relations:
             return True
-        clock = self.clocks.get(group[0])
+        clock = self.time_columns.get(group[0])
         return clock is not None and not self._closure.high_end[self._closure.index[clock]]
 
     @cached_property
-    def endless(self) -> tuple[Group, ...]:
-        return tuple(group for group in self.groups if not self.ends(group))
+    def endless(self) -> tuple[TimeGroup, ...]:
+        return tuple(group for group in self.groups if not self.is_finite(group))
 
-    def down(self, group: Group) -> frozenset[Group]:
+    def groups_up_to(self, group: TimeGroup) -> frozenset[TimeGroup]:
         """The endless groups that are not after ``group``, with itself."""
-        return frozenset({group} | {other for other in self.endless if self.not_after(other, group)})
+        return frozenset({group} | {other for other in self.endless if self.is_not_after(other, group)})
 
     @cached_property
-    def last(self) -> Group | None:
+    def last_group(self) -> TimeGroup | None:
         """The group that no other endless one comes after: its rows are answered at once and forgotten."""
         for group in self.endless:
-            if all(other == group or self.not_after(other, group) for other in self.endless):
+            if all(other == group or self.is_not_after(other, group) for other in self.endless):
                 return group
         return None
 
     # --- partial matches -------------------------------------------------------------------------------
 
-    def can_wait(self, members: Collection[Group]) -> bool:
+    def can_be_partial(self, members: Collection[TimeGroup]) -> bool:
         """Rows of these groups may have arrived while those of the others are still to come."""
         return not any(
-            self.not_after(other, member)
+            self.is_not_after(other, member)
             for member in members
             for other in self.groups
             if other not in members
         )
 
-    def can_come_together(self, members: Collection[Group]) -> bool:
+    def can_come_together(self, members: Collection[TimeGroup]) -> bool:
         """One row of each may arrive at the same moment."""
-        return not any(self.never_together(a, b) for a, b in combinations(members, 2))
+        return not any(self.is_never_together(a, b) for a, b in combinations(members, 2))
 
-    def can_come_after(self, members: Collection[Group], earlier: Collection[Group]) -> bool:
+    def can_come_after(self, members: Collection[TimeGroup], earlier: Collection[TimeGroup]) -> bool:
         """Rows of ``members`` may arrive, at one moment, after those of ``earlier``."""
-        return not any(self.not_after(member, other) for member in members for other in earlier)
+        return not any(self.is_not_after(member, other) for member in members for other in earlier)
 
-    def waiting_sets(self) -> Iterator[tuple[Group, ...]]:
+    def partial_sets(self) -> Iterator[tuple[TimeGroup, ...]]:
         """The sets of groups that can wait for others, all of them last; relations are in every one."""
         streams = [g for g in self.groups if g != self.relations]
         past = (self.relations,) if self.relations else ()
         for size in range(len(streams) + 1):
             for chosen in combinations(streams, size):
                 members = (*past, *chosen)
-                if members and self.can_wait(members):
+                if members and self.can_be_partial(members):
                     yield members

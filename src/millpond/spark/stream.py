@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, NullType, StringType, StructField, StructType
 
 from millpond.engines.exact.compile import Compiled, compile_plan
-from millpond.plan.synopses import Plan
+from millpond.plan.synopses import ExactPlan
 from millpond.query.model import Query, Ref, Select, Term
 from millpond.query.types import TIMESTAMP, type_named
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
@@ -47,7 +47,7 @@ class Built:
     partitions: int | None
 
 
-def build(spark: SparkSession, query: Query, plan: Plan, sources: Mapping[str, Source]) -> Built:
+def build(spark: SparkSession, query: Query, plan: ExactPlan, sources: Mapping[str, Source]) -> Built:
     """The query over its sources, by the names of its tables."""
     compiled = compile_plan(plan, native_sets=not any(s.rejects for s in sources.values()))
     schema = result_schema(spark, query)

@@ -11,9 +11,18 @@ import pytest
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.frontend.parse import parse
-from millpond.plan.classes import ABOVE, BELOW, NULL, Code, NoPlan, Window, clamped_code, exact_code
+from millpond.plan.classes import (
+    ABOVE,
+    BELOW,
+    NULL,
+    ColumnClasses,
+    NoPlanError,
+    PartnerRange,
+    build_clamped_classes,
+    build_exact_classes,
+)
 from millpond.plan.state import Kept
-from millpond.plan.synopses import AMONG, OVER, UNDER, Extreme, alternatives, zone_size
+from millpond.plan.synopses import AMONG, OVER, UNDER, Extreme, count_alternatives, zone_size
 from millpond.query.model import Ref
 from millpond.query.parts import Part, parts_of
 from tests.support.generate import Case, RichCase, random_case, random_rich_case, random_rows
@@ -152,7 +161,7 @@ def test_sizes(sql: str, expected: dict[str, int]) -> None:
 
 
 def test_rows_enough_for_disequalities() -> None:
-    assert [alternatives(k) for k in range(5)] == [1, 2, 5, 16, 65]
+    assert [count_alternatives(k) for k in range(5)] == [1, 2, 5, 16, 65]
 
 
 def test_aggregates_share_a_synopsis() -> None:
@@ -186,12 +195,14 @@ def part_of(where: str, items: str = "1") -> Part:
 
 
 def test_classes_of_a_code() -> None:
-    code = Code(Ref("S", "B"), Fraction(3), Fraction(5), 3, below=True, above=True, null=True)
+    code = ColumnClasses(Ref("S", "B"), Fraction(3), Fraction(5), 3, below=True, above=True, null=True)
     assert code.classes == 6
     assert [code.of(Fraction(x)) for x in (2, 3, 5, 6)] == [BELOW, 3, 5, ABOVE]
     assert code.of(None) == NULL
     assert [zone_size(code, zone) for zone in (UNDER, AMONG, OVER)] == [1, 3, 1]
-    grid = Code(Ref("U", "X"), Fraction(0), Fraction(4), 9, True, True, False, (Fraction(1, 2), Fraction(1)))
+    grid = ColumnClasses(
+        Ref("U", "X"), Fraction(0), Fraction(4), 9, True, True, False, (Fraction(1, 2), Fraction(1))
+    )
     found = [grid.of(Fraction(x, 4)) for x in (0, 1, 2, 3, 5, 6, 7)]
     assert found == [0, 0, Fraction(1, 2), 1, 1, Fraction(3, 2), 2]
     assert grid.of(Fraction(-1, 9)) == BELOW and grid.of(Fraction(9, 2)) == ABOVE
@@ -199,37 +210,39 @@ def test_classes_of_a_code() -> None:
 
 def test_exact_codes() -> None:
     part = part_of("B BETWEEN 3 AND 7 AND C IS NULL AND A < D", "B, C, O")
-    assert exact_code(part, Ref("S", "B")).classes == 5
-    assert exact_code(part, Ref("S", "C")).classes == 1
-    assert exact_code(part, Ref("U", "O")).classes == 3
-    assert exact_code(part, Ref("U", "O"), nullable=False).classes == 2
-    with pytest.raises(NoPlan, match=r"S\.A is unbounded"):
-        exact_code(part, Ref("S", "A"))
+    assert build_exact_classes(part, Ref("S", "B")).classes == 5
+    assert build_exact_classes(part, Ref("S", "C")).classes == 1
+    assert build_exact_classes(part, Ref("U", "O")).classes == 3
+    assert build_exact_classes(part, Ref("U", "O"), nullable=False).classes == 2
+    with pytest.raises(NoPlanError, match=r"S\.A is unbounded"):
+        build_exact_classes(part, Ref("S", "A"))
 
 
 def test_clamped_codes_tell_apart_just_what_partners_can() -> None:
     # B < D with D in 3..6: B up to 2 passes always, B from 6 on never.
     part = part_of("B < D AND D BETWEEN 3 AND 6 AND A < 100")
-    code = clamped_code(part, Ref("S", "A"), [Window(Fraction(3), Fraction(5), Fraction(1))])
+    code = build_clamped_classes(part, Ref("S", "A"), [PartnerRange(Fraction(3), Fraction(5), Fraction(1))])
     assert code.low == 3 and code.high == 5 and code.values == 3 and code.below and code.above
     for x, y in product(range(-3, 110), repeat=2):
         alike = all((x < d) == (y < d) for d in range(4, 6 + 1)) and (x > 5) == (y > 5) and (x < 3) == (y < 3)
         assert (code.of(Fraction(x)) == code.of(Fraction(y))) == alike
-    two = clamped_code(
+    two = build_clamped_classes(
         part,
         Ref("S", "A"),
-        [Window(Fraction(3), Fraction(5), Fraction(1)), Window(Fraction(98), None, Fraction(1))],
+        [PartnerRange(Fraction(3), Fraction(5), Fraction(1)), PartnerRange(Fraction(98), None, Fraction(1))],
     )
     assert two.low == 3 and two.high == 99 and two.below and not two.above
-    with pytest.raises(NoPlan, match="anywhere"):
-        clamped_code(part, Ref("S", "A"), [Window(None, None, Fraction(1))])
-    with pytest.raises(NoPlan, match="without number"):
-        clamped_code(part_of("X > F"), Ref("U", "X"), [Window(Fraction(0), Fraction(1), Fraction(0))])
+    with pytest.raises(NoPlanError, match="anywhere"):
+        build_clamped_classes(part, Ref("S", "A"), [PartnerRange(None, None, Fraction(1))])
+    with pytest.raises(NoPlanError, match="without number"):
+        build_clamped_classes(
+            part_of("X > F"), Ref("U", "X"), [PartnerRange(Fraction(0), Fraction(1), Fraction(0))]
+        )
 
 
 def test_a_dense_column_beside_integers_has_classes_between_them() -> None:
     part = part_of("X > B AND B BETWEEN 0 AND 2")
-    code = clamped_code(part, Ref("U", "X"), [Window(Fraction(0), Fraction(2), Fraction(1))])
+    code = build_clamped_classes(part, Ref("U", "X"), [PartnerRange(Fraction(0), Fraction(2), Fraction(1))])
     points = [Fraction(k, 4) for k in range(-2, 12)]
     for x, y in product(points, repeat=2):
         alike = all((x > b) == (y > b) and (x >= b) == (y >= b) for b in range(3))

@@ -9,7 +9,7 @@ import pytest
 from millpond.frontend.parse import parse
 from millpond.query.model import Ref
 from millpond.query.parts import Part, parts_of
-from millpond.query.time_order import Group, TimeOrder, clock_of, clocks_of, is_timed
+from millpond.query.time_order import TimeGroup, TimeOrder, find_time_column, find_time_columns, is_timed
 
 STREAMS = (
     "CREATE STREAMING TABLE S (A INT, I TIMESTAMP); CREATE STREAMING TABLE T (B INT, J TIMESTAMP);"
@@ -30,12 +30,12 @@ def order_of(sources: str, where: str) -> TimeOrder:
     return TimeOrder(part_of(sources, where))
 
 
-def groups(text: str) -> tuple[Group, ...]:
+def groups(text: str) -> tuple[TimeGroup, ...]:
     """``S+T U``: S and T come together, U comes by itself."""
     return tuple(tuple(group.split("+")) for group in text.split())
 
 
-def written(group: Group | None) -> str:
+def written(group: TimeGroup | None) -> str:
     return "" if group is None else "+".join(group)
 
 
@@ -185,7 +185,7 @@ every = pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.title)
 def test_groups(example: Example) -> None:
     order = order_of(example.sources, example.where)
     assert order.groups == groups(example.groups)
-    assert all(alias in order.groups[number] for alias, number in order.number.items())
+    assert all(alias in order.groups[number] for alias, number in order.group_numbers.items())
 
 
 @every
@@ -195,11 +195,11 @@ def test_what_is_before_what(example: Example) -> None:
         f"{written(a)}{'<' if order.is_before(a, b) else '<='}{written(b)}"
         for a in order.groups
         for b in order.groups
-        if order.not_after(a, b)
+        if order.is_not_after(a, b)
     }
     assert found == set(example.before.split())
     assert not any(
-        order.is_before(a, b) and not order.not_after(a, b) for a in order.groups for b in order.groups
+        order.is_before(a, b) and not order.is_not_after(a, b) for a in order.groups for b in order.groups
     )
 
 
@@ -212,24 +212,24 @@ def test_what_never_comes_together(example: Example) -> None:
                 continue
             known = {f"{written(a)}|{written(b)}", f"{written(b)}|{written(a)}"} & {example.apart}
             ordered = order.is_before(a, b) or order.is_before(b, a)
-            assert order.never_together(a, b) == (ordered or bool(known))
-            assert order.can_come_together([a, b]) == (not order.never_together(a, b))
+            assert order.is_never_together(a, b) == (ordered or bool(known))
+            assert order.can_come_together([a, b]) == (not order.is_never_together(a, b))
 
 
 @every
 def test_ends(example: Example) -> None:
     order = order_of(example.sources, example.where)
-    assert " ".join(written(g) for g in order.groups if order.ends(g)) == example.ending
-    assert set(order.endless) == {g for g in order.groups if not order.ends(g)}
-    assert written(order.last) == example.last
+    assert " ".join(written(g) for g in order.groups if order.is_finite(g)) == example.ending
+    assert set(order.endless) == {g for g in order.groups if not order.is_finite(g)}
+    assert written(order.last_group) == example.last
 
 
 @every
 def test_sets_that_wait(example: Example) -> None:
     order = order_of(example.sources, example.where)
-    found = ["".join(alias for group in members for alias in group) for members in order.waiting_sets()]
+    found = ["".join(alias for group in members for alias in group) for members in order.partial_sets()]
     assert found == example.waiting.split()
-    assert all(order.can_wait(members) for members in order.waiting_sets())
+    assert all(order.can_be_partial(members) for members in order.partial_sets())
 
 
 @every
@@ -240,18 +240,18 @@ def test_whether_time_matters(example: Example) -> None:
 def test_down_is_what_must_have_come() -> None:
     order = order_of("S, T, U, V", "K < J AND J <= I")
     s, t, u, v = order.groups
-    assert order.down(s) == {s, t, u}
-    assert order.down(t) == {t, u}
-    assert order.down(u) == {u}
-    assert order.down(v) == {v}
+    assert order.groups_up_to(s) == {s, t, u}
+    assert order.groups_up_to(t) == {t, u}
+    assert order.groups_up_to(u) == {u}
+    assert order.groups_up_to(v) == {v}
 
 
 def test_what_ends_is_in_nobodys_down_but_its_own() -> None:
     order = order_of("S, T, R", f"I < J AND I < {NOON} AND A = X")
     relation, s, t = order.groups
-    assert order.down(t) == {t}
-    assert order.down(s) == {s}
-    assert order.down(relation) == {relation}
+    assert order.groups_up_to(t) == {t}
+    assert order.groups_up_to(s) == {s}
+    assert order.groups_up_to(relation) == {relation}
 
 
 def test_rows_that_come_after_others() -> None:
@@ -271,16 +271,18 @@ def test_what_a_set_waits_for_may_come_with_its_last_rows() -> None:
     """T and U may share a moment, but not so that T is missing when U is there."""
     order = order_of("S, T, U", "I < J AND J <= K")
     s, t, u = order.groups
-    assert order.can_wait([s]) and order.can_wait([s, t]) and order.can_wait([s, t, u])
-    assert not order.can_wait([t]) and not order.can_wait([u]) and not order.can_wait([s, u])
+    assert order.can_be_partial([s]) and order.can_be_partial([s, t]) and order.can_be_partial([s, t, u])
+    assert (
+        not order.can_be_partial([t]) and not order.can_be_partial([u]) and not order.can_be_partial([s, u])
+    )
 
 
 def test_clocks() -> None:
     select = parse(f"{STREAMS} SELECT 1 FROM S x, P, R WHERE x.A = G AND x.A = X")[0].selects[0]
-    assert clock_of(select, "x") == Ref("x", "I")
-    assert clock_of(select, "P") is None
-    assert clock_of(select, "R") is None
-    assert clocks_of(select) == {"x": Ref("x", "I")}
+    assert find_time_column(select, "x") == Ref("x", "I")
+    assert find_time_column(select, "P") is None
+    assert find_time_column(select, "R") is None
+    assert find_time_columns(select) == {"x": Ref("x", "I")}
 
 
 def test_relations() -> None:

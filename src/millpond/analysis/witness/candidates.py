@@ -298,7 +298,11 @@ def _neighbours(
     weights: list[tuple[list[str], list[str]]] = [(others, others)]
     if home in others and len(others) > 1:
         weights += [(others, [home]), ([home], others), (others, [*others, home])]
-        if clue.aggregate is not None and clue.aggregate.function == "MEDIAN" and clue.ordering.time.clocks:
+        if (
+            clue.aggregate is not None
+            and clue.aggregate.function == "MEDIAN"
+            and clue.ordering.time.time_columns
+        ):
             weights += [([*others, home], others), ([*others, home], [*others, home, home])]
             weights += [([*others, home, home], [*others, home])]
     for (a, b), beside in product(weights, (1, -1)):

@@ -17,7 +17,7 @@ from itertools import product
 from millpond.analysis.witness.candidates import Clue, Placed, Sketch
 from millpond.query.model import Ref
 from millpond.query.points import Points
-from millpond.query.time_order import Group, TimeOrder, clocks_of
+from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
 
 Values = frozenset[tuple[Ref, Fraction]]
 
@@ -34,7 +34,7 @@ def in_time(clue: Clue, sketch: Sketch) -> Iterator[Sketch]:
     """
     schedule = _Schedule(clue)
     keeper = sketch.universe[0].occurrence
-    if schedule.order.ends(schedule.group(keeper)):
+    if schedule.order.is_finite(schedule.group(keeper)):
         return
     company, together = schedule.company(keeper), schedule.mates(keeper)
     if sketch.shared is not None:
@@ -133,12 +133,12 @@ class _Schedule:
     def order(self) -> TimeOrder:
         return self.clue.ordering.time
 
-    def group(self, alias: str) -> Group:
+    def group(self, alias: str) -> TimeGroup:
         return self.order.group_of(alias)
 
     def company(self, alias: str) -> list[str]:
         """The occurrences that must have come before a row of ``alias``, or with it."""
-        down = self.order.down(self.group(alias))
+        down = self.order.groups_up_to(self.group(alias))
         return [a for a in self.clue.aliases if a != alias and self.group(a) in down]
 
     def mates(self, alias: str) -> list[str]:
@@ -148,7 +148,7 @@ class _Schedule:
     def and_later(self, aliases: Sequence[str], company: Sequence[str]) -> list[str]:
         """These of the company and those that come after some of them."""
         groups = {self.group(alias) for alias in aliases}
-        return [a for a in company if a in aliases or groups & self.order.down(self.group(a))]
+        return [a for a in company if a in aliases or groups & self.order.groups_up_to(self.group(a))]
 
     def accompanied(self, rows: Sequence[Placed], keeper: str, company: Sequence[str]) -> list[Placed]:
         """The rows, and before each of the keeper's among them its company."""
@@ -179,11 +179,11 @@ class _Schedule:
 
     def lasting(self, rows: Iterable[Placed]) -> list[Placed]:
         """The rows of streams that do not end."""
-        return [p for p in rows if not self.order.ends(self.group(p.occurrence))]
+        return [p for p in rows if not self.order.is_finite(self.group(p.occurrence))]
 
     def past(self, sketch: Sketch) -> list[Placed]:
         """Rows of every relation and of every stream that ends."""
-        ended = [alias for group in self.order.groups if self.order.ends(group) for alias in group]
+        ended = [alias for group in self.order.groups if self.order.is_finite(group) for alias in group]
         if not self.all_past:
             first = (*sketch.setup, *sketch.universe)[0].assignment
             return [self._past_row(Placed(alias, first)) for alias in ended]
@@ -201,7 +201,7 @@ class _Schedule:
 
     def _past_row(self, placed: Placed, number: int = 0) -> Placed:
         """The row at its moment; where it may be earlier, some rows are, lest many share one."""
-        clock = clocks_of(self.clue.ordering.part.select).get(placed.occurrence)
+        clock = find_time_columns(self.clue.ordering.part.select).get(placed.occurrence)
         moment = placed.assignment.get(clock) if clock else None
         if moment is not None and clock is not None and self._has_no_past(clock):
             moment -= number
@@ -214,25 +214,25 @@ class _Schedule:
         return closure.range(clock).low is None and int(closure.finite[:, i].sum()) <= 1
 
     @cached_property
-    def levels(self) -> dict[Group, int]:
+    def levels(self) -> dict[TimeGroup, int]:
         """A place for each endless group, after those that come before it and after those that must not
         come at the same moment."""
-        levels: dict[Group, int] = {}
-        for group in sorted(self.order.endless, key=lambda g: len(self.order.down(g))):
-            down = self.order.down(group)
+        levels: dict[TimeGroup, int] = {}
+        for group in sorted(self.order.endless, key=lambda g: len(self.order.groups_up_to(g))):
+            down = self.order.groups_up_to(group)
             before = [levels[g] for g in levels if g in down or self._kept_apart(g, group)]
             levels[group] = 1 + max(before, default=-1)
         return levels
 
-    def _kept_apart(self, one: Group, other: Group) -> bool:
-        return not self.meeting and self.order.never_together(one, other)
+    def _kept_apart(self, one: TimeGroup, other: TimeGroup) -> bool:
+        return not self.meeting and self.order.is_never_together(one, other)
 
     @cached_property
     def beginning(self) -> Fraction:
         """A moment after every constant that a timestamp is compared with, and after all that ends."""
         closure = self.clue.ordering.closure
         ends = [_FIRST]
-        clocks = set(clocks_of(self.clue.ordering.part.select).values())
+        clocks = set(find_time_columns(self.clue.ordering.part.select).values())
         for clock in clocks & set(closure.index):
             r = closure.range(clock)
             ends += [x for x in (r.low, r.high) if x is not None]

@@ -73,7 +73,7 @@ def find_witness(query: Query, clue: Clue, n: int) -> Witness | None:
 
 def _filled(clue: Clue, sketches: Iterable[Sketch], fills: Sequence[Fill]) -> Iterator[tuple[Sketch, Fill]]:
     """The layouts in time, each with every way to fill in open columns."""
-    if is_timed(clue.ordering.part) or clue.ordering.time.clocks:
+    if is_timed(clue.ordering.part) or clue.ordering.time.time_columns:
         sketches = (timed for sketch in sketches for timed in in_time(clue, sketch))
     return ((sketch, fill) for sketch in sketches for fill in fills)
 

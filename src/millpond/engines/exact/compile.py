@@ -13,9 +13,17 @@ from millpond.engines.exact.keep import merge_sql, reduce_sql
 from millpond.engines.exact.program import Program
 from millpond.engines.exact.slots import Cut, Slot, readable
 from millpond.engines.exact.tables import SlotProgram
-from millpond.plan.classes import exact_code
-from millpond.plan.needs import QUESTION
-from millpond.plan.synopses import NeedPlan, Pattern, Plan, SelectPlan, StreamPlan, merged, shared_by
+from millpond.plan.classes import build_exact_classes
+from millpond.plan.needs import THRESHOLD
+from millpond.plan.synopses import (
+    ExactPlan,
+    ExactSelectPlan,
+    StreamPlan,
+    SynopsisPlan,
+    ZonePattern,
+    merge_shared,
+    sharing_key,
+)
 from millpond.query.canonical import meaning_of
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
 from millpond.query.parts import Part
@@ -65,7 +73,7 @@ class Compiled:
         return any_of([ingest.admits for ingest in mine]), columns
 
 
-def compile_plan(plan: Plan, native_sets: bool = True, cutting: Cutting | None = None) -> Compiled:
+def compile_plan(plan: ExactPlan, native_sets: bool = True, cutting: Cutting | None = None) -> Compiled:
     """What to run for a plan.  Without ``native_sets`` sets of rows of single streams have slots too."""
     builder = _Builder(plan.query, cutting or Cutting())
     selects = iter(plan.selects)
@@ -79,7 +87,7 @@ def compile_plan(plan: Plan, native_sets: bool = True, cutting: Cutting | None =
     return Compiled(builder.program(), tuple(builder.slots), tuple(native))
 
 
-def _is_native(selects: Sequence[SelectPlan]) -> bool:
+def _is_native(selects: Sequence[ExactSelectPlan]) -> bool:
     """Spark's own operators run it in constant state: filters, and sets of rows of single streams."""
     return not any(is_aggregate(s.select) or len(s.select.occurrences) > 1 for s in selects)
 
@@ -114,7 +122,7 @@ class _Builder:
             digest.update(str(made.schema).encode())
         return digest.digest()[:16]
 
-    def add(self, term: Term, selects: Sequence[SelectPlan]) -> None:
+    def add(self, term: Term, selects: Sequence[ExactSelectPlan]) -> None:
         cuts = self._cuts(term, selects)
         joined = [_SelectJoins(self, s, cuts) for s in selects]
         names = tuple(slot.name for j in joined for slot in j.slots)
@@ -162,7 +170,7 @@ class _Builder:
             chunked=chunked,
         )
 
-    def _cuts(self, term: Term, selects: Sequence[SelectPlan]) -> list[dict[str, Cut]]:
+    def _cuts(self, term: Term, selects: Sequence[ExactSelectPlan]) -> list[dict[str, Cut]]:
         """For each need how the synopsis of each occurrence is cut; empty if it is not.
 
         Each row or group of a set must come from a single chunk: all needs are cut by the same column of it.
@@ -214,13 +222,13 @@ def _width(way: _Way) -> int:
     return way.high - way.low
 
 
-def _first_columns(plan: NeedPlan) -> list[Ref]:
+def _first_columns(plan: SynopsisPlan) -> list[Ref]:
     """The columns of the first occurrence."""
     first = plan.streams[0].alias if plan.streams else None
     return [n.ref for n in plan.need.part.closure.nodes if n.ref.occurrence == first]
 
 
-def _ways(plan: NeedPlan, columns: Iterable[Ref]) -> Iterator[_Way]:
+def _ways(plan: SynopsisPlan, columns: Iterable[Ref]) -> Iterator[_Way]:
     """Ways to cut by one of the columns, all occurrences having one that equals it up to a constant."""
     part, closure = plan.need.part, plan.need.part.closure
     whole = {
@@ -248,7 +256,7 @@ def _ways(plan: NeedPlan, columns: Iterable[Ref]) -> Iterator[_Way]:
 class _SelectJoins:
     """The slots of a select and the joins over them."""
 
-    def __init__(self, builder: _Builder, plan: SelectPlan, cuts: Sequence[dict[str, Cut]]) -> None:
+    def __init__(self, builder: _Builder, plan: ExactSelectPlan, cuts: Sequence[dict[str, Cut]]) -> None:
         self.builder = builder
         self.select: Select = plan.select
         self.needs = [_with_presence(need) for need in plan.needs]
@@ -256,9 +264,9 @@ class _SelectJoins:
         self._by_need: dict[int, dict[str, Slot]] = {}
         together: dict[object, list[int]] = {}
         for place, need in enumerate(self.needs):
-            together.setdefault(shared_by(need), []).append(place)
+            together.setdefault(sharing_key(need), []).append(place)
         for places in together.values():
-            (whole,) = merged([self.needs[p] for p in places])
+            (whole,) = merge_shared([self.needs[p] for p in places])
             slots = {}
             for stream in whole.streams:
                 carried = dict.fromkeys(ref for p in places for ref in self._carried(self.needs[p], stream))
@@ -267,7 +275,7 @@ class _SelectJoins:
             self.slots += slots.values()
             self._by_need |= dict.fromkeys(places, slots)
 
-    def _carried(self, plan: NeedPlan, stream: StreamPlan) -> list[Ref]:
+    def _carried(self, plan: SynopsisPlan, stream: StreamPlan) -> list[Ref]:
         """The columns of a member row that are asked for later and cannot be told from its class."""
         part = plan.need.part
         asked: set[Ref] = set()
@@ -284,7 +292,7 @@ class _SelectJoins:
             asked |= refs(derived.get(ref, ref))
         return sorted((r for r in asked if r.occurrence == stream.alias), key=str)
 
-    def _asked(self, plan: NeedPlan) -> list[Expr]:
+    def _asked(self, plan: SynopsisPlan) -> list[Expr]:
         """The expressions to be evaluated on the matches of a need."""
         if not is_aggregate(self.select):
             return [item.expression for item in self.select.items]
@@ -309,7 +317,7 @@ class _SelectJoins:
         for place in places:
             need = self.needs[place].need
             for alias in need.scope:
-                if alias != QUESTION:
+                if alias != THRESHOLD:
                     slots.append((alias, self._by_need[place][alias]))
                     counted.append(need.counted)
         return Join(self.needs[places[0]].need.part, tuple(slots), tuple(counted))
@@ -342,17 +350,17 @@ class _SelectJoins:
         )
 
 
-def _with_presence(plan: NeedPlan) -> NeedPlan:
+def _with_presence(plan: SynopsisPlan) -> SynopsisPlan:
     """A need that is answered row by row, with a slot that remembers which rows there were."""
     if plan.streams:
         return plan
     part = plan.need.part
     (alias,) = plan.need.scope
     columns = dict.fromkeys(ref for ref in plan.need.projected if ref.occurrence == alias)
-    codes = tuple(exact_code(part, ref) for ref in columns)
+    classes = tuple(build_exact_classes(part, ref) for ref in columns)
     table = part.select.occurrence(alias).table.name
-    stream = StreamPlan(alias, table, counted=False, codes=codes, patterns=(Pattern((), ()),))
-    return NeedPlan(plan.need, (stream,))
+    stream = StreamPlan(alias, table, counted=False, classes=classes, patterns=(ZonePattern((), ()),))
+    return SynopsisPlan(plan.need, (stream,))
 
 
 def _slot_program(db: DuckDb, slot: Slot, table: Table) -> SlotProgram:

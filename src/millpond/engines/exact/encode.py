@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import ceil, floor
 
 from millpond.errors import MillpondError
-from millpond.plan.classes import Code
+from millpond.plan.classes import ColumnClasses
 from millpond.query.closure import Range
 from millpond.query.points import Points
 from millpond.query.types import Family, SqlType
@@ -32,7 +32,7 @@ class TooLarge(MillpondError):
 class Digit:
     """The classes of one column, numbered."""
 
-    code: Code
+    code: ColumnClasses
     type: SqlType
     points: Points
 

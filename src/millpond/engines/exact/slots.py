@@ -12,7 +12,7 @@ from functools import cached_property
 
 from millpond.engines.exact.encode import Digit, Word, admitted, packed
 from millpond.engines.exact.place import Place
-from millpond.plan.classes import Code
+from millpond.plan.classes import ColumnClasses
 from millpond.plan.synopses import StreamPlan
 from millpond.query.model import Expr, Ref
 from millpond.query.parts import Part, type_of
@@ -55,9 +55,9 @@ class Slot:
 
     @cached_property
     def digits(self) -> list[Digit]:
-        return [self.digit(code) for code in (*self.plan.codes, *self.plan.zoned)]
+        return [self.digit(code) for code in (*self.plan.classes, *self.plan.zoned)]
 
-    def digit(self, code: Code) -> Digit:
+    def digit(self, code: ColumnClasses) -> Digit:
         return Digit(code, type_of(self.part, code.column), self.part.points)
 
     @cached_property
@@ -174,5 +174,5 @@ class Slot:
 
 def readable(plan: StreamPlan, part: Part) -> set[Ref]:
     """Columns whose value can be told from the class of a row."""
-    digits = [Digit(code, type_of(part, code.column), part.points) for code in plan.codes]
+    digits = [Digit(code, type_of(part, code.column), part.points) for code in plan.classes]
     return {digit.code.column for digit in digits if digit.readable}

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from millpond.engines.timed.match_sql import Feed, Steps, from_number, instant
 from millpond.engines.timed.program import Clock, FeedProgram, NeedProgram, SetProgram, TimedProgram
-from millpond.plan.needs import Measure, Need, SelectNeeds, TimedPlan, separate
-from millpond.plan.waiting import TimedNeed, Waiting, WaitingPlan
+from millpond.plan.needs import Measure, Need, SelectNeeds, TimedPlan, find_separate_needs
+from millpond.plan.partial_matches import PartialMatchPlan, PartialMatchSet, TimedNeed
 from millpond.query.canonical import meaning_of
 from millpond.query.durations import length_of_time
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
 from millpond.query.parts import Part, type_of
-from millpond.query.time_order import Group, TimeOrder, clock_of, clocks_of
+from millpond.query.time_order import TimeGroup, TimeOrder, find_time_column, find_time_columns
 from millpond.query.trees import aggregates_of, conjuncts, is_aggregate, refs, substituted
 from millpond.runtime.aggregates import groups_sql, has_monotone_having
 from millpond.runtime.arrow_ipc import schema_to_bytes, table_to_bytes
@@ -51,11 +51,11 @@ def _clock(plan: TimedPlan, table: Table, dialect: Dialect, zone: str) -> Clock:
     ends: list[Fraction | None] = []
     for needs in plan.selects:
         for part, _ in needs.parts:
-            order, clocks = TimeOrder(part), clocks_of(part.select)
+            order, clocks = TimeOrder(part), find_time_columns(part.select)
             for o in part.select.occurrences:
                 if o.table.name == table.name:
-                    group = order.groups[order.number[o.alias]]
-                    ends.append(part.closure.range(clocks[o.alias]).high if order.ends(group) else None)
+                    group = order.groups[order.group_numbers[o.alias]]
+                    ends.append(part.closure.range(clocks[o.alias]).high if order.is_finite(group) else None)
     known = [end for end in ends if end is not None]
     last = instant(max(known), zone) if known and len(known) == len(ends) else None
     moment = f"CAST({dialect.micros(dialect.name_of(table.time))} AS BIGINT)"
@@ -152,7 +152,7 @@ class _Builder:
                 shown = {r for item in needs.select.items for r in refs(item.expression)}
                 steps = self._steps(need, shown)
                 items = ", ".join(self._items(steps, needs.select))
-                final = steps.table(steps.timed.sets[-1].waiting)
+                final = steps.table(steps.timed.sets[-1].match_set)
                 group = ", ".join(self.columns)
                 sql = (
                     f"SELECT {group}, sum(n) AS w FROM (SELECT {items}, n FROM {final}_new) GROUP BY {group}"
@@ -183,7 +183,7 @@ class _Builder:
         for _, wanted in needs.parts:
             shared: dict[Expr | None, list[Need]] = {}
             for need in wanted:
-                beside = separate(need, wanted)
+                beside = find_separate_needs(need, wanted)
                 if beside:
                     made[need.aggregate] += [self._combined(need, beside, select)] if need.counted else []
                 elif need.counted:
@@ -199,7 +199,7 @@ class _Builder:
 
     def _set(self, need: Need, select: Select) -> str:
         steps = self._steps(need, {r for item in select.items for r in refs(item.expression)})
-        final = steps.table(steps.timed.sets[-1].waiting)
+        final = steps.table(steps.timed.sets[-1].match_set)
         items = ", ".join(self._items(steps, select))
         return self._need(steps, f"SELECT DISTINCT {items} FROM {final}_new", "SELECT DISTINCT * FROM rows")
 
@@ -211,7 +211,7 @@ class _Builder:
 
     def _expression(self, steps: Steps, expr: Expr) -> str:
         def column(ref: Ref) -> str:
-            return widen(f"p{steps.timed.shown.index(ref)}", type_of(steps.timed.part, ref))
+            return widen(f"p{steps.timed.result_columns.index(ref)}", type_of(steps.timed.part, ref))
 
         return expression_sql(steps.timed.part.standing_for(expr), column, Dialect.DUCKDB)
 
@@ -239,7 +239,7 @@ class _Builder:
         extreme = argument is not None and "?" in need.scope
         shown = groups if argument is None or extreme else groups | refs(argument)
         steps = self._steps(need, shown)
-        final = steps.timed.sets[-1].waiting
+        final = steps.timed.sets[-1].match_set
         value = "NULL"
         if extreme:
             value = self._extreme(steps, final, argument)
@@ -259,12 +259,12 @@ class _Builder:
         total = "v AS t" if adding else "0 AS t"
         return name, f"SELECT {', '.join([*keys, 'v', weighed, total])} FROM {name}_{{version}}"
 
-    def _extreme(self, steps: Steps, final: Waiting, argument: Expr | None) -> str:
+    def _extreme(self, steps: Steps, final: PartialMatchSet, argument: Expr | None) -> str:
         """The argument out of what is demanded of the stream that asks for it."""
         (number,) = [
-            i for i, d in enumerate(final.demands) if any(z.occurrence == "?" for z, _ in d.partners)
+            i for i, d in enumerate(final.requirements) if any(z.occurrence == "?" for z, _ in d.partners)
         ]
-        column = final.demands[number].terms[0][0]
+        column = final.requirements[number].terms[0][0]
         derived = dict(steps.timed.part.derived)
         assert argument is not None
         back = from_number(f"c{number}", type_of(steps.timed.part, column))
@@ -284,7 +284,7 @@ class _Builder:
         value = [f"{self._expression(steps, median)} AS v"] if median is not None else []
         counts = steps.counts()
         sums = [f"sum({c}) AS {c}" for c in counts]
-        final = steps.table(steps.timed.sets[-1].waiting)
+        final = steps.table(steps.timed.sets[-1].match_set)
         columns = self._groups(steps, select) + value
         names = [*keys, *(["v"] if value else [])]
         group = f" GROUP BY {', '.join(names)}" if names else " HAVING count(*) > 0"
@@ -313,14 +313,14 @@ class _Builder:
         feeds = tuple(self._feed(steps, feed) for feed in steps.feeds.values())
         plans = steps.timed.sets
         asked = {id(a.old) for p in plans for a in p.arrivals if a.old is not None}
-        sets = tuple(_set_program(steps, p, id(p.waiting) in asked) for p in plans)
+        sets = tuple(_set_program(steps, p, id(p.match_set) in asked) for p in plans)
         self.needs.append(NeedProgram(feeds, sets, name, result, merge))
         return name
 
     def _feed(self, steps: Steps, feed: Feed) -> FeedProgram:
         part, dialect = steps.timed.part, self.dialect
         admits = row_filter_sql(part, feed.alias, dialect)
-        clock = clock_of(part.select, feed.alias)
+        clock = find_time_column(part.select, feed.alias)
         moment = dialect.micros(quoted_column(dialect)(clock)) if clock is not None else "0"
         taken = [("t", f"CAST({moment} AS BIGINT)")]
         taken += [(f"x{i}", column_sql(part, ref, dialect)) for i, ref in enumerate(feed.columns)]
@@ -405,8 +405,8 @@ def _measured(need: Need, measures: Sequence[Measure], keys: Sequence[str], name
 def _used(timed: TimedNeed, alias: str) -> set[Ref]:
     """The columns of an occurrence that others are compared with, or the result needs."""
     part, closure = timed.part, timed.closure
-    clocks = set(clocks_of(part.select).values())
-    used = {ref for ref in timed.shown if ref.occurrence == alias}
+    clocks = set(find_time_columns(part.select).values())
+    used = {ref for ref in timed.result_columns if ref.occurrence == alias}
     for conjunct in conjuncts(part.condition):
         mentioned = refs(conjunct)
         if len({r.occurrence for r in mentioned}) > 1 and not mentioned <= clocks:
@@ -419,9 +419,9 @@ def _used(timed: TimedNeed, alias: str) -> set[Ref]:
     return used
 
 
-def _set_program(steps: Steps, plan: WaitingPlan, asked: bool) -> SetProgram:
-    waiting = plan.waiting
-    compared = [(f"c{i}", d.low) for i, d in enumerate(waiting.demands) if not d.exact]
+def _set_program(steps: Steps, plan: PartialMatchPlan, asked: bool) -> SetProgram:
+    waiting = plan.match_set
+    compared = [(f"c{i}", d.low) for i, d in enumerate(waiting.requirements) if not d.exact]
     return SetProgram(
         steps.table(waiting),
         steps.matches(waiting, plan.arrivals),
@@ -436,12 +436,12 @@ def _set_program(steps: Steps, plan: WaitingPlan, asked: bool) -> SetProgram:
     )
 
 
-def _expires(part: Part, order: TimeOrder, groups: Sequence[Group], zone: str) -> int | None:
+def _expires(part: Part, order: TimeOrder, groups: Sequence[TimeGroup], zone: str) -> int | None:
     """The moment after which a stream that a set waits for has ended."""
-    clocks = clocks_of(part.select)
+    clocks = find_time_columns(part.select)
     ends: list[Fraction] = []
     for group in order.groups:
-        if group in groups or group == order.relations or not order.ends(group):
+        if group in groups or group == order.relations or not order.is_finite(group):
             continue
         high = part.closure.range(clocks[group[0]]).high
         ends += [high] if high is not None else []

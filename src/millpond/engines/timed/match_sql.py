@@ -13,12 +13,12 @@ from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 from millpond.engines.timed.fronts import ALWAYS
-from millpond.plan.classes import NoPlan
-from millpond.plan.waiting import Arrival, Demand, TimedNeed, Waiting
+from millpond.plan.classes import NoPlanError
+from millpond.plan.partial_matches import Arrival, PartialMatchSet, Requirement, TimedNeed
 from millpond.query.closure import Disequality
 from millpond.query.model import Ref
 from millpond.query.parts import type_of
-from millpond.query.time_order import clocks_of
+from millpond.query.time_order import find_time_columns
 from millpond.query.trees import conjuncts, refs
 from millpond.query.types import MAX_PRECISION, Domain, Family, SqlType
 from millpond.runtime.sql import Dialect, all_of, condition_sql, number_sql
@@ -54,26 +54,26 @@ class Steps:
         self.prefix = prefix
         self.counted = timed.need.counted
         self.measures = timed.need.measures
-        self._tables = {id(p.waiting): f"{prefix}d{i}" for i, p in enumerate(timed.sets)}
+        self._tables = {id(p.match_set): f"{prefix}d{i}" for i, p in enumerate(timed.sets)}
 
-    def table(self, waiting: Waiting) -> str:
+    def table(self, waiting: PartialMatchSet) -> str:
         return self._tables[id(waiting)]
 
     # --- columns ---------------------------------------------------------------------------------------
 
-    def shown(self, waiting: Waiting) -> list[str]:
-        return [f"p{self.timed.shown.index(ref)}" for ref in waiting.shown]
+    def shown(self, waiting: PartialMatchSet) -> list[str]:
+        return [f"p{self.timed.result_columns.index(ref)}" for ref in waiting.result_columns]
 
-    def demands(self, waiting: Waiting) -> list[str]:
-        return [f"c{i}" for i in range(len(waiting.demands))]
+    def demands(self, waiting: PartialMatchSet) -> list[str]:
+        return [f"c{i}" for i in range(len(waiting.requirements))]
 
-    def exact(self, waiting: Waiting) -> list[str]:
-        return [f"c{i}" for i, d in enumerate(waiting.demands) if d.exact]
+    def exact(self, waiting: PartialMatchSet) -> list[str]:
+        return [f"c{i}" for i, d in enumerate(waiting.requirements) if d.exact]
 
-    def differing(self, waiting: Waiting) -> list[str]:
+    def differing(self, waiting: PartialMatchSet) -> list[str]:
         return [f"q{i}" for i in range(len(waiting.differing))]
 
-    def key(self, waiting: Waiting) -> list[str]:
+    def key(self, waiting: PartialMatchSet) -> list[str]:
         return [*self.shown(waiting), *self.demands(waiting), *self.differing(waiting)]
 
     def counts(self) -> list[str]:
@@ -83,21 +83,21 @@ class Steps:
 
     # --- matches ---------------------------------------------------------------------------------------
 
-    def matches(self, waiting: Waiting, arrivals: Sequence[Arrival]) -> str:
+    def matches(self, waiting: PartialMatchSet, arrivals: Sequence[Arrival]) -> str:
         """The new matches of a set, with their moments."""
         texts = [self._arrived(waiting, arrival) for arrival in arrivals]
         columns = ["t", *self.key(waiting)]
         if not texts:
-            raise NoPlan("a set of streams that nothing can complete")
+            raise NoPlanError("a set of streams that nothing can complete")
         every = " UNION ALL ".join(texts)
         if not self.counted:
             return f"SELECT DISTINCT {', '.join(columns)} FROM ({every})"
         sums = ", ".join(f"sum({c}) AS {c}" for c in self.counts())
         return f"SELECT {', '.join(columns)}, {sums} FROM ({every}) GROUP BY {', '.join(columns)}"
 
-    def _arrived(self, waiting: Waiting, arrival: Arrival) -> str:
+    def _arrived(self, waiting: PartialMatchSet, arrival: Arrival) -> str:
         together = self._together(arrival)
-        if waiting is self.timed.sets[-1].waiting and not self.counted:
+        if waiting is self.timed.sets[-1].match_set and not self.counted:
             together = self._latest(together, arrival)
         out = [f"{text} AS {name}" for name, text in self._values(waiting, arrival)]
         out += [f"{text} AS {name}" for name, text in self._weights(arrival)]
@@ -105,9 +105,9 @@ class Steps:
         if arrival.old is None:
             return f"SELECT {columns} FROM ({together}) e"
         old, table = arrival.old, self.table(arrival.old)
-        first = all_of(self._met(arrival, [d for d in old.demands if d.exact or self.counted], "k"))
+        first = all_of(self._met(arrival, [d for d in old.requirements if d.exact or self.counted], "k"))
         pairs = f"SELECT e.*, k.kid FROM ({together}) e JOIN {table}_keys k ON {first}"
-        rest = all_of(["h.live", *self._met(arrival, [d for d in old.demands if not d.exact], "h")])
+        rest = all_of(["h.live", *self._met(arrival, [d for d in old.requirements if not d.exact], "h")])
         where = "" if self.counted else f" WHERE {rest}"
         past = f"ASOF JOIN {table}_past h ON e.kid = h.kid AND e.t > h.t"
         return f"SELECT {columns} FROM ({pairs}) e {past}{where}"
@@ -136,7 +136,7 @@ class Steps:
         def spelled(ref: Ref) -> str:
             return f"{names[ref.occurrence]}.{self.feeds[ref.occurrence].column(ref)}"
 
-        clocks = set(clocks_of(self.timed.part.select).values())
+        clocks = set(find_time_columns(self.timed.part.select).values())
         for conjunct in conjuncts(self.timed.part.condition):
             mentioned = refs(conjunct)
             owners = {ref.occurrence for ref in mentioned}
@@ -179,11 +179,11 @@ class Steps:
         aliases = [alias for group in arrival.new for alias in group]
         return f"r{aliases.index(ref.occurrence)}_{self.feeds[ref.occurrence].column(ref)}"
 
-    def _met(self, arrival: Arrival, demands: Sequence[Demand], table: str) -> list[str]:
+    def _met(self, arrival: Arrival, demands: Sequence[Requirement], table: str) -> list[str]:
         """The arriving rows are what waiting matches demand of them, and differ from what they must."""
         assert arrival.old is not None
         out = []
-        for number, demand in enumerate(arrival.old.demands):
+        for number, demand in enumerate(arrival.old.requirements):
             if demand not in demands:
                 continue
             for z, shift in demand.partners:
@@ -220,12 +220,12 @@ class Steps:
 
     # --- values ----------------------------------------------------------------------------------------
 
-    def _values(self, waiting: Waiting, arrival: Arrival) -> list[tuple[str, str]]:
+    def _values(self, waiting: PartialMatchSet, arrival: Arrival) -> list[tuple[str, str]]:
         new = {a for g in arrival.new for a in g}
         out = []
-        for name, ref in zip(self.shown(waiting), waiting.shown, strict=True):
+        for name, ref in zip(self.shown(waiting), waiting.result_columns, strict=True):
             out.append((name, f"e.{self._raw(arrival, ref)}" if ref.occurrence in new else f"h.{name}"))
-        for name, demand in zip(self.demands(waiting), waiting.demands, strict=True):
+        for name, demand in zip(self.demands(waiting), waiting.requirements, strict=True):
             out.append((name, self._demand(demand, arrival, new)))
         for name, ref in zip(self.differing(waiting), waiting.differing, strict=True):
             if ref.occurrence in new:
@@ -238,13 +238,13 @@ class Steps:
 
     def _refusable(self, raw: str, ref: Ref) -> str:
         """The value that coming ones must differ from; NULL where none can be equal to it."""
-        r = self.timed.refusable(ref)
+        r = self.timed.excludable_range(ref)
         value = self._number(raw, ref)
         ends = [f"{value} >= {self._constant(r.low, ref)}"] if r.low is not None else []
         ends += [f"{value} <= {self._constant(r.high, ref)}"] if r.high is not None else []
         return f"CASE WHEN {' AND '.join(ends)} THEN {value} END" if ends else value
 
-    def _demand(self, demand: Demand, arrival: Arrival, new: set[str]) -> str:
+    def _demand(self, demand: Requirement, arrival: Arrival, new: set[str]) -> str:
         """A demand of the whole match: the harder of what its old and its new rows demand."""
         sign = -1 if demand.low else 1
         texts = [
@@ -254,7 +254,7 @@ class Steps:
         ]
         if arrival.old is not None and any(x.occurrence not in new for x, _ in demand.terms):
             z, shift = demand.partners[0]
-            known = arrival.old.demand_on(z, demand.low, demand.strict)
+            known = arrival.old.find_requirement(z, demand.low, demand.strict)
             assert known is not None
             number, their_shift = known
             texts.append(self._shifted(f"h.c{number}", their_shift - shift, z))
@@ -292,7 +292,7 @@ class Steps:
         if not by:
             return text
         if not type_of(self.timed.part, ref).step:
-            raise NoPlan(f"{ref} is compared at a distance, and such numbers are rounded")
+            raise NoPlanError(f"{ref} is compared at a distance, and such numbers are rounded")
         return f"({text} + ({number_sql(by)}))"
 
     def _constant(self, point: Fraction, ref: Ref) -> str:

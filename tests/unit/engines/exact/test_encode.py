@@ -24,7 +24,7 @@ from millpond.engines.exact.compile import compile_plan
 from millpond.engines.exact.encode import WORD, Digit, TooLarge, Word, admitted, packed
 from millpond.engines.exact.slots import Slot
 from millpond.frontend.parse import parse
-from millpond.plan.classes import Code
+from millpond.plan.classes import ColumnClasses
 from millpond.query.closure import Range
 from millpond.query.model import Ref
 from millpond.query.points import Points
@@ -293,7 +293,9 @@ def test_digits_of_a_list_of_values(type_: SqlType, values: tuple[Any, ...], nul
     points = Points.with_strings(v for v in values if isinstance(v, str))
     singles = sorted({points.of(v) for v in values})
     allowed = tuple(Range(p, p) for p in singles)
-    code = Code(Ref("S", "A"), singles[0], singles[-1], len(singles), False, False, null, allowed=allowed)
+    code = ColumnClasses(
+        Ref("S", "A"), singles[0], singles[-1], len(singles), False, False, null, allowed=allowed
+    )
     digit = Digit(code, type_, points)
     assert digit.radix == len(values) + null and digit.readable
     assert_digits_are_classes(digit)
@@ -345,8 +347,8 @@ def test_numbers_are_doubles_where_no_decimal_holds_them(value: float) -> None:
 
 def _code(
     low: Fraction, high: Fraction, below: bool = False, above: bool = False, null: bool = False
-) -> Code:
-    return Code(Ref("S", "A"), low, high, int(high - low) + 1, below, above, null)
+) -> ColumnClasses:
+    return ColumnClasses(Ref("S", "A"), low, high, int(high - low) + 1, below, above, null)
 
 
 @st.composite

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from millpond.engines.timed import fronts
 from millpond.engines.timed.fronts import ALWAYS, NEVER, History, history
 from millpond.errors import MillpondError
-from millpond.plan.synopses import alternatives
+from millpond.plan.synopses import count_alternatives
 
 Ints = NDArray[np.int64]
 # Key, time, what is demanded of each partner, values that partners must differ from.
@@ -125,7 +125,7 @@ def test_differing_values_leave_few_rows(width: int, data: st.DataObject) -> Non
     ]
     past = found(table)
     for moment in range(len(table) + 1):
-        assert len(alive(past, table, 0, moment)) <= alternatives(width)
+        assert len(alive(past, table, 0, moment)) <= count_alternatives(width)
 
 
 def test_a_better_row_replaces_the_one_before() -> None:

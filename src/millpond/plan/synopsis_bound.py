@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-from millpond.plan.classes import Code
+from millpond.plan.classes import ColumnClasses
 from millpond.plan.state import Kept, KeptColumn, State
-from millpond.plan.synopses import Extreme, Plan, StreamPlan, merged
+from millpond.plan.synopses import ExactPlan, Extreme, StreamPlan, merge_shared
 from millpond.query.model import Scalar
 from millpond.query.parts import Part
 from millpond.query.text import expression_text
@@ -17,11 +17,11 @@ _WORD = 8
 _COUNT = 16
 
 
-def state_of(plan: Plan) -> State:
+def state_of(plan: ExactPlan) -> State:
     """The worst case over all streams and interleavings: the sum over everything that is kept."""
     kept: list[Kept] = []
     for select in plan.selects:
-        for need in merged(select.needs):
+        for need in merge_shared(select.needs):
             kept += [_kept(need.need.part, stream) for stream in need.streams]
         what = "current answer" if is_aggregate(select.select) else "rows already emitted"
         for part, codes in select.results:
@@ -32,7 +32,7 @@ def state_of(plan: Plan) -> State:
 
 
 def _kept(part: Part, plan: StreamPlan) -> Kept:
-    columns = tuple(kept_column(part, code) for code in (*plan.codes, *plan.zoned))
+    columns = tuple(kept_column(part, code) for code in (*plan.classes, *plan.zoned))
     width = _WORD * len({c.name for c in columns})
     if plan.counted:
         keeps = _counted_texts(plan)
@@ -68,14 +68,14 @@ def _extreme_text(part: Part, extreme: Extreme) -> str:
     return f"row with the smallest max({inner})" if extreme.smallest else f"row with the largest min({inner})"
 
 
-def kept_column(part: Part, code: Code) -> KeptColumn:
+def kept_column(part: Part, code: ColumnClasses) -> KeptColumn:
     words = [_values_text(part, code)] if code.values else []
     words += [text for here, text in ((code.below, "all below"), (code.above, "all above")) if here]
     words += ["NULL"] if code.null else []
     return KeptColumn(code.column.column, code.classes, ", ".join(words) or "none")
 
 
-def _values_text(part: Part, code: Code) -> str:
+def _values_text(part: Part, code: ColumnClasses) -> str:
     """The values told apart: one, two, a range, or some of a range."""
     type_ = part.closure.nodes[part.closure.index[code.column]].type
     low, high = (_value_text(part.points.value(point, type_)) for point in (code.low, code.high))

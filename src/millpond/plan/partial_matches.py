@@ -16,12 +16,12 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from millpond.plan.classes import NoPlan
+from millpond.plan.classes import NoPlanError
 from millpond.plan.needs import Need
 from millpond.query.closure import Closure, Range
 from millpond.query.model import Ref
 from millpond.query.parts import type_of
-from millpond.query.time_order import Group, TimeOrder, clocks_of
+from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
 from millpond.query.types import Domain
 
 # Sets of streams are exponential in number.
@@ -31,7 +31,7 @@ _Terms = tuple[tuple[Ref, Fraction], ...]
 
 
 @dataclass(frozen=True)
-class Demand:
+class Requirement:
     """What partial matches ask of columns that are still to come.
 
     ``low``: of all partners z to be at least the value, which is the largest ``x - slack`` over its terms;
@@ -52,22 +52,22 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PartialMatchSet:
     """A set of streams whose partial matches are kept: columns of the result, demands, and values that a
     coming row must differ from."""
 
-    groups: tuple[Group, ...]
-    shown: tuple[Ref, ...]
-    demands: tuple[Demand, ...]
+    groups: tuple[TimeGroup, ...]
+    result_columns: tuple[Ref, ...]
+    requirements: tuple[Requirement, ...]
     differing: tuple[Ref, ...]
 
     @property
     def aliases(self) -> tuple[str, ...]:
         return tuple(alias for group in self.groups for alias in group)
 
-    def demand_on(self, partner: Ref, low: bool, strict: bool) -> tuple[int, Fraction] | None:
+    def find_requirement(self, partner: Ref, low: bool, strict: bool) -> tuple[int, Fraction] | None:
         """The number of the demand on a column, and the shift of its end."""
-        for number, demand in enumerate(self.demands):
+        for number, demand in enumerate(self.requirements):
             shift = demand.shift(partner)
             if shift is not None and demand.strict == strict and (demand.low == low or demand.exact):
                 return number, shift
@@ -78,34 +78,34 @@ class Waiting:
 class Arrival:
     """How matches of a set come about: rows of ``new`` arrive together, those of ``old`` were there."""
 
-    new: tuple[Group, ...]
-    old: Waiting | None
+    new: tuple[TimeGroup, ...]
+    old: PartialMatchSet | None
 
 
 @dataclass(frozen=True)
-class WaitingPlan:
+class PartialMatchPlan:
     """A set of streams with the ways in which its matches come about."""
 
-    waiting: Waiting
+    match_set: PartialMatchSet
     arrivals: tuple[Arrival, ...]
 
 
 class TimedNeed:
     """The partial matches of one need; ``shown`` are the columns that its results are made of."""
 
-    def __init__(self, need: Need, shown: Iterable[Ref]) -> None:
+    def __init__(self, need: Need, result_columns: Iterable[Ref]) -> None:
         self.need = need
         self.part = need.part
         self.closure: Closure = need.part.closure
         self.order = TimeOrder(need.part)
-        self.shown = tuple(sorted(set(shown), key=str))
+        self.result_columns = tuple(sorted(set(result_columns), key=str))
         if len(self.order.groups) > _MAX_GROUPS:
-            raise NoPlan(f"more than {_MAX_GROUPS} streams are joined in time")
-        self._clocks = set(clocks_of(need.part.select).values())
+            raise NoPlanError(f"more than {_MAX_GROUPS} streams are joined in time")
+        self._clocks = set(find_time_columns(need.part.select).values())
         for group in self.order.groups:
-            clock = self.order.clocks.get(group[0])
-            if clock is not None and self.order.ends(group) and self.closure.range(clock).high is None:
-                raise NoPlan(f"{group[0]} ends at timestamps of a relation")
+            clock = self.order.time_columns.get(group[0])
+            if clock is not None and self.order.is_finite(group) and self.closure.range(clock).high is None:
+                raise NoPlanError(f"{group[0]} ends at timestamps of a relation")
         self._values = [
             n.ref for n in self.closure.nodes if n.type.domain is not Domain.TIME or self._known(n.ref)
         ]
@@ -125,7 +125,7 @@ class TimedNeed:
         )
 
     @cached_property
-    def real(self) -> tuple[Group, ...]:
+    def real(self) -> tuple[TimeGroup, ...]:
         """The groups whose rows arrive; the virtual stream of MIN and MAX never does."""
         return tuple(g for g in self.order.groups if all(a in self.aliases for a in g))
 
@@ -136,20 +136,20 @@ class TimedNeed:
     # --- sets ------------------------------------------------------------------------------------------
 
     @cached_property
-    def sets(self) -> tuple[WaitingPlan, ...]:
+    def sets(self) -> tuple[PartialMatchPlan, ...]:
         """Every set that can wait, smaller ones first; the last is the set of all streams."""
-        known: dict[frozenset[Group], Waiting] = {}
+        known: dict[frozenset[TimeGroup], PartialMatchSet] = {}
         plans = []
-        for groups in self.order.waiting_sets():
+        for groups in self.order.partial_sets():
             if not all(g in self.real for g in groups):
                 continue
             waiting = self._waiting(groups)
             known[frozenset(groups)] = waiting
-            plans.append(WaitingPlan(waiting, tuple(self._arrivals(groups, known))))
+            plans.append(PartialMatchPlan(waiting, tuple(self._arrivals(groups, known))))
         return tuple(plans)
 
     def _arrivals(
-        self, groups: tuple[Group, ...], known: dict[frozenset[Group], Waiting]
+        self, groups: tuple[TimeGroup, ...], known: dict[frozenset[TimeGroup], PartialMatchSet]
     ) -> Iterable[Arrival]:
         whole = frozenset(groups)
         for old in sorted(known, key=len):
@@ -163,13 +163,13 @@ class TimedNeed:
         ):
             yield Arrival(groups, None)
 
-    def _waiting(self, groups: tuple[Group, ...]) -> Waiting:
+    def _waiting(self, groups: tuple[TimeGroup, ...]) -> PartialMatchSet:
         inside = {alias for group in groups for alias in group}
         own = [ref for ref in self._values if ref.occurrence in inside]
         outside = [ref for ref in self._values if ref.occurrence not in inside]
-        shown = tuple(ref for ref in self.shown if ref.occurrence in inside)
+        shown = tuple(ref for ref in self.result_columns if ref.occurrence in inside)
         demands = tuple(self._demands(own, outside))
-        return Waiting(groups, shown, demands, self._differing(inside))
+        return PartialMatchSet(groups, shown, demands, self._differing(inside))
 
     def _differing(self, inside: set[str]) -> tuple[Ref, ...]:
         """Columns that a coming column must differ from, where no order says so already."""
@@ -184,7 +184,7 @@ class TimedNeed:
                 out.append(ends[0])
         return tuple(dict.fromkeys(out))
 
-    def refusable(self, ref: Ref) -> Range:
+    def excludable_range(self, ref: Ref) -> Range:
         """Where the values of a column lie that a coming one can be equal to, as far as that is known."""
         lows: list[Fraction | None] = []
         highs: list[Fraction | None] = []
@@ -202,17 +202,17 @@ class TimedNeed:
     # --- distances -----------------------------------------------------------------------------------------
 
     def require_exact_distances(self) -> None:
-        """Raise NoPlan where a floating-point column is compared at a distance: rounding could change the
-        answer."""
+        """Raise NoPlanError if a floating-point column is compared at a distance, where rounding could change
+        the answer."""
         for plan in self.sets:
             if not plan.arrivals:
-                raise NoPlan("a set of streams that nothing can complete")
+                raise NoPlanError("a set of streams that nothing can complete")
             for arrival in plan.arrivals:
-                for ref, distance in self._distances(plan.waiting, arrival):
+                for ref, distance in self._distances(plan.match_set, arrival):
                     if distance and not type_of(self.part, ref).step:
-                        raise NoPlan(f"{ref} is compared at a distance, and such numbers are rounded")
+                        raise NoPlanError(f"{ref} is compared at a distance, and such numbers are rounded")
 
-    def _distances(self, waiting: Waiting, arrival: Arrival) -> Iterator[tuple[Ref, Fraction]]:
+    def _distances(self, waiting: PartialMatchSet, arrival: Arrival) -> Iterator[tuple[Ref, Fraction]]:
         """Every distance at which rows of an arrival are compared, with the column that it is added to."""
         new = {alias for group in arrival.new for alias in group}
         own = [
@@ -222,16 +222,16 @@ class TimedNeed:
             bound = self.bound(x, y) if x.occurrence != y.occurrence else None
             if bound is not None:
                 yield y, bound[0]
-        for demand in waiting.demands:
+        for demand in waiting.requirements:
             yield from ((x, slack) for x, slack in demand.terms if x.occurrence in new)
             if arrival.old is not None and any(x.occurrence not in new for x, _ in demand.terms):
                 z, shift = demand.partners[0]
-                known = arrival.old.demand_on(z, demand.low, demand.strict)
+                known = arrival.old.find_requirement(z, demand.low, demand.strict)
                 assert known is not None
                 yield z, known[1] - shift
         if arrival.old is None:
             return
-        for demand in arrival.old.demands:
+        for demand in arrival.old.requirements:
             yield from ((z, shift) for z, shift in demand.partners if z.occurrence in new)
         for d in self.part.apart:
             if d.right is None or self.closure.keeps_apart(d.left, d.right, d.value):
@@ -254,7 +254,7 @@ class TimedNeed:
         """What constants alone imply; the values of relations and streams that end are kept."""
         return self.closure.anchored(()).by_constants
 
-    def _demands(self, own: Sequence[Ref], outside: Sequence[Ref]) -> list[Demand]:
+    def _demands(self, own: Sequence[Ref], outside: Sequence[Ref]) -> list[Requirement]:
         found: dict[tuple[bool, bool, bool, _Terms], list[tuple[Ref, Fraction]]] = {}
         for z in outside:
             for low in (True, False):
@@ -305,8 +305,8 @@ class TimedNeed:
         strict: bool,
         terms: _Terms,
         partners: tuple[tuple[Ref, Fraction], ...],
-    ) -> Demand:
-        return Demand(low, strict, terms, partners, exact, None if exact else self._least(low, partners))
+    ) -> Requirement:
+        return Requirement(low, strict, terms, partners, exact, None if exact else self._least(low, partners))
 
     def _least(self, low: bool, partners: Sequence[tuple[Ref, Fraction]]) -> Fraction | None:
         """Below this (above it, for upper demands) a value demands nothing of any partner."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from math import prod
 
-from millpond.plan.classes import NoPlan, exact_code
-from millpond.plan.needs import QUESTION, Need, TimedPlan, separate
+from millpond.plan.classes import NoPlanError, build_exact_classes
+from millpond.plan.needs import THRESHOLD, Need, TimedPlan, find_separate_needs
+from millpond.plan.partial_matches import PartialMatchSet, Requirement, TimedNeed
 from millpond.plan.state import Kept, KeptColumn, State
-from millpond.plan.state_bound import kept_column
-from millpond.plan.synopses import alternatives
-from millpond.plan.waiting import Demand, TimedNeed, Waiting
+from millpond.plan.synopses import count_alternatives
+from millpond.plan.synopsis_bound import kept_column
 from millpond.query.model import Ref, Select
 from millpond.query.parts import Part, type_of
 from millpond.query.trees import is_aggregate, item_refs, refs
@@ -22,17 +22,17 @@ _COUNT = 16
 
 def timed_state(plan: TimedPlan) -> State:
     """The worst case, where it is known: that of relations, of streams that end, and of fronts with several
-    open demands is not.  Raises NoPlan where nothing is known to keep."""
+    open demands is not.  Raises NoPlanError where nothing is known to keep."""
     kept: list[Kept] = []
     for needs in plan.selects:
         for _, wanted in needs.parts:
             for need in wanted:
-                if need.guests and separate(need, wanted):
-                    raise NoPlan("streams are joined through columns that are grouped by")
+                if need.outer_columns and find_separate_needs(need, wanted):
+                    raise NoPlanError("streams are joined through columns that are grouped by")
                 timed = TimedNeed(need, shown_refs(needs.select, need))
                 timed.require_exact_distances()
                 past = (timed.order.relations,)
-                kept += [_kept(timed, p.waiting) for p in timed.sets[:-1] if p.waiting.groups != past]
+                kept += [_kept(timed, p.match_set) for p in timed.sets[:-1] if p.match_set.groups != past]
                 kept += _result(needs.select, needs.distinct, need)
     if any(k.entries is None for k in kept):
         return State(None, None, tuple(kept))
@@ -45,7 +45,7 @@ def shown_refs(select: Select, need: Need) -> set[Ref]:
         shown = set(item_refs(select.items))
     else:
         aggregate = need.aggregate
-        valued = aggregate is not None and aggregate.argument is not None and QUESTION not in need.scope
+        valued = aggregate is not None and aggregate.argument is not None and THRESHOLD not in need.scope
         counted = need.counted and (aggregate is None or aggregate.function != "MEDIAN")
         shown = set(select.group_by or ())
         if valued and not counted and aggregate is not None and aggregate.argument is not None:
@@ -63,37 +63,37 @@ def _result(select: Select, distinct: bool, need: Need) -> list[Kept]:
         wanted = {r for ref in select.group_by or () for r in refs(part.standing_for(ref))}
     what = "current answer" if aggregate else "rows already emitted"
     try:
-        codes = [exact_code(part, ref) for ref in sorted(wanted, key=str)]
-    except NoPlan:
+        codes = [build_exact_classes(part, ref) for ref in sorted(wanted, key=str)]
+    except NoPlanError:
         return [Kept(None, None, (), (what,), None, None)]
     entries = prod(code.classes for code in codes)
     columns = tuple(kept_column(part, code) for code in codes)
     return [Kept(None, None, columns, (what,), entries, entries * _WORD * max(len(codes), 1))]
 
 
-def _kept(timed: TimedNeed, waiting: Waiting) -> Kept:
+def _kept(timed: TimedNeed, waiting: PartialMatchSet) -> Kept:
     part = timed.part
     columns: list[KeptColumn] = []
     sizes: list[int | None] = []
-    for ref in waiting.shown:
+    for ref in waiting.result_columns:
         try:
-            code = exact_code(part, ref)
+            code = build_exact_classes(part, ref)
             columns.append(kept_column(part, code))
             sizes.append(code.classes)
-        except NoPlan:
+        except NoPlanError:
             sizes.append(None)
     if timed.need.counted:
         sizes += [_refused(timed, ref) for ref in waiting.differing]
     compared: list[int | None] = []
-    for demand in waiting.demands:
-        if len(demand.terms) == 1 and demand.terms[0][0] in waiting.shown:
+    for demand in waiting.requirements:
+        if len(demand.terms) == 1 and demand.terms[0][0] in waiting.result_columns:
             continue  # the result has told it already
         if demand.exact:
             columns += _told(part, demand.terms[0][0])
         size = _values(part, demand)
         (sizes if demand.exact or timed.need.counted else compared).append(size)
     entries = _entries(sizes, compared, len(waiting.differing), timed.need.counted)
-    width = _WORD * (len(waiting.shown) + len(waiting.demands) + len(waiting.differing))
+    width = _WORD * (len(waiting.result_columns) + len(waiting.requirements) + len(waiting.differing))
     if timed.need.counted:
         width += _COUNT * (1 + sum(1 + m.summed for m in timed.need.measures))
     names = [_stream_name(timed, a) for group in waiting.groups for a in group]
@@ -106,8 +106,8 @@ def _kept(timed: TimedNeed, waiting: Waiting) -> Kept:
 def _told(part: Part, ref: Ref) -> list[KeptColumn]:
     """A column whose every value is kept, if there is a number of them."""
     try:
-        return [kept_column(part, exact_code(part, ref))]
-    except NoPlan:
+        return [kept_column(part, build_exact_classes(part, ref))]
+    except NoPlanError:
         return []
 
 
@@ -117,8 +117,8 @@ def _stream_name(timed: TimedNeed, alias: str) -> str:
     return tables[alias] if list(tables.values()).count(tables[alias]) == 1 else alias
 
 
-def _front_text(waiting: Waiting) -> tuple[str, ...]:
-    compared = [d for d in waiting.demands if not d.exact]
+def _front_text(waiting: PartialMatchSet) -> tuple[str, ...]:
+    compared = [d for d in waiting.requirements if not d.exact]
     if not compared:
         return ("presence",)
     texts = []
@@ -144,12 +144,12 @@ def _entries(
     if len(compared) - len(finite) > 1:
         return None
     rest = finite[:-1] if len(finite) == len(compared) else finite
-    return prod(known) * prod(rest) * alternatives(differing)
+    return prod(known) * prod(rest) * count_alternatives(differing)
 
 
 def _refused(timed: TimedNeed, ref: Ref) -> int | None:
     """The values that coming ones must differ from, and all others."""
-    own, r = timed.closure.range(ref), timed.refusable(ref)
+    own, r = timed.closure.range(ref), timed.excludable_range(ref)
     lows = [x for x in (own.low, r.low) if x is not None]
     highs = [x for x in (own.high, r.high) if x is not None]
     if not lows or not highs:
@@ -161,7 +161,7 @@ def _refused(timed: TimedNeed, ref: Ref) -> int | None:
     return (int(width / step) if step else 0) + 2 if width >= 0 else 1
 
 
-def _values(part: Part, demand: Demand) -> int | None:
+def _values(part: Part, demand: Requirement) -> int | None:
     """How many values a demand can have."""
     lows: list[Fraction | None] = []
     highs: list[Fraction | None] = []
@@ -180,7 +180,7 @@ def _values(part: Part, demand: Demand) -> int | None:
 
 
 def _ends(
-    demand: Demand, lows: list[Fraction | None], highs: list[Fraction | None]
+    demand: Requirement, lows: list[Fraction | None], highs: list[Fraction | None]
 ) -> tuple[Fraction | None, Fraction | None]:
     """The range of the largest (smallest) term, no smaller (larger) than what makes no difference."""
     if demand.low:
