@@ -15,16 +15,16 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from millpond.engines.budgeted.plan import shedding_plan
+from millpond.engines.budgeted.plan import plan_budgeted
 from millpond.errors import MillpondError
 from millpond.frontend.parse import parse
 from millpond.policies.registry import PolicyChoice, Use, policy_names
 from millpond.query.model import Query
 from millpond.query.trees import is_aggregate
 from tests.campaigns.exact_engine import moments, random_batches
+from tests.support.budgeted_local import LocalBudgetedEngine
 from tests.support.generate import random_case, random_keyed_case, random_rich_case, random_rows
 from tests.support.oracle import answers, normalise
-from tests.support.shedding_local import LocalShedding
 
 ROWS = 30
 LARGE = 1_000_000
@@ -47,7 +47,7 @@ def examine(seed: int) -> Outcome:
     case = MAKERS[seed % len(MAKERS)](rng)
     query = parse(case.sql)[0]
     try:
-        shedding_plan(query)
+        plan_budgeted(query)
     except MillpondError:
         return Outcome(seed, run=False)
     batches = random_batches(rng, random_rows(rng, case, ROWS, nulls=rng.choice([0.0, 0.1])))
@@ -56,7 +56,7 @@ def examine(seed: int) -> Outcome:
     policy, shards = rng.choice(policy_names(Use.RUN)), rng.choice([None, 2, 3])
     told = f"memory {memory}, {policy}, {shards} shards\n{case.sql}"
     try:
-        local = LocalShedding(query, memory, PolicyChoice(policy), shards)
+        local = LocalBudgetedEngine(query, memory, PolicyChoice(policy), shards)
         for i, (batch, expected) in enumerate(zip(batches, truth, strict=True)):
             local.add(batch, tasks=rng.choice([1, 1, 2, 3]))
             if problem := _problem(query, local, memory, expected):
@@ -66,7 +66,9 @@ def examine(seed: int) -> Outcome:
     return Outcome(seed, True, local.measures["shed"] > 0, bool(truth and truth[-1]))
 
 
-def _problem(query: Query, local: LocalShedding, memory: int, truth: Counter[tuple[Any, ...]]) -> str | None:
+def _problem(
+    query: Query, local: LocalBudgetedEngine, memory: int, truth: Counter[tuple[Any, ...]]
+) -> str | None:
     if local.entries > memory:
         return f"{local.entries} tuples held"
     found = Counter({normalise(row): n for row, n in local.answer().items()})

@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from millpond.engines.lookup.cache import RowCache
-from millpond.engines.lookup.database import Located, locate
-from millpond.engines.lookup.operator import Lookup, Step, new_cache, output_schema
-from millpond.engines.lookup.relation import Relation
+from millpond.engines.lookup.database import DatabaseTable, find_table
+from millpond.engines.lookup.declaration import LookupRelation
+from millpond.engines.lookup.lookup_join import LookupJoin, LookupStep, create_cache, output_schema
+from millpond.engines.lookup.row_cache import RowCache
 from millpond.query import types as domains
 from millpond.query.model import Column
 from millpond.query.types import SqlType
@@ -35,24 +35,26 @@ def store(path: Path, table: str, columns: dict[str, SqlType], rows: Iterable[Se
     return f"sqlite:///{path}"
 
 
-def relation(url: str, columns: dict[str, SqlType], memory: int, policy: str = "lru", **more: Any) -> Located:
+def relation(
+    url: str, columns: dict[str, SqlType], memory: int, policy: str = "lru", **more: Any
+) -> DatabaseTable:
     """The relation R, found in its database."""
     declared = tuple(Column(name, kind) for name, kind in columns.items())
-    return locate(Relation("R", url, "R", declared, memory, policy, **more))
+    return find_table(LookupRelation("R", url, "R", declared, memory, policy, **more))
 
 
 class Join:
     """A stream, whose key columns are K0, K1, …, joined with a relation; the cache goes on between calls."""
 
-    def __init__(self, located: Located, key: Sequence[str], types: Sequence[pa.DataType]) -> None:
+    def __init__(self, located: DatabaseTable, key: Sequence[str], types: Sequence[pa.DataType]) -> None:
         asked = tuple(f"K{i}" for i in range(len(key)))
         added = tuple((found.column.name, f"R.{found.column.name}") for found in located.columns)
-        self.step = Step(uuid4().hex, located, asked, tuple(key), added)
-        self.cache: RowCache = new_cache(self.step, "UTC")
+        self.step = LookupStep(uuid4().hex, located, asked, tuple(key), added)
+        self.cache: RowCache = create_cache(self.step, "UTC")
         self._types = types
         kinds = {"N": domains.BIGINT} | {f"R.{f.column.name}": f.column.type for f in located.columns}
         schema = schema_to_bytes(output_schema(kinds, "UTC"))
-        self.lookup = Lookup((self.step,), schema, cache_of=lambda step, zone: self.cache)
+        self.lookup = LookupJoin((self.step,), schema, cache_of=lambda step, zone: self.cache)
 
     def run(
         self, keys: Sequence[Sequence[Any]], cuts: Sequence[int] = ()

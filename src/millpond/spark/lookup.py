@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from millpond.engines.lookup.database import Located, locate
-from millpond.engines.lookup.join import Joined, Keyed, plan_joins
-from millpond.engines.lookup.operator import COUNTED, MEASURED, Lookup, Step, output_schema
-from millpond.engines.lookup.relation import looked_up, relation_of
+from millpond.engines.lookup.database import DatabaseTable, find_table
+from millpond.engines.lookup.declaration import find_lookup_tables, read_declaration
+from millpond.engines.lookup.lookup_join import COUNTED, MEASURED, LookupJoin, LookupStep, output_schema
+from millpond.engines.lookup.plan import KeyedLookup, LookupPlan, plan_lookups
 from millpond.query.model import Query, Ref, Select
 from millpond.runtime.arrow_ipc import schema_to_bytes
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
@@ -32,23 +32,23 @@ _MEASURE_NOTE = (
 
 def located_relations(
     query: Query, memory: int | None, policy: str | None, folder: Path | None = None
-) -> dict[str, Located]:
+) -> dict[str, DatabaseTable]:
     """The relations of a query that are looked up, found in their databases; needs no Spark."""
-    tables = looked_up(query)
+    tables = find_lookup_tables(query)
     if tables:
-        plan_joins(query)
-    return {table.name: locate(relation_of(table, memory, policy, folder)) for table in tables}
+        plan_lookups(query)
+    return {table.name: find_table(read_declaration(table, memory, policy, folder)) for table in tables}
 
 
 def build_lookup(
-    spark: SparkSession, query: Query, sources: Mapping[str, Source], located: Mapping[str, Located]
+    spark: SparkSession, query: Query, sources: Mapping[str, Source], located: Mapping[str, DatabaseTable]
 ) -> Built:
     """The query over its sources, the relations ``located`` being looked up and others read once."""
     schema = result_schema(spark, query)
     opened = Opened(query, sources, schema)
     frames: list[DataFrame] = []
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    for select, joined in zip(query.selects, plan_joins(query), strict=True):
+    for select, joined in zip(query.selects, plan_lookups(query), strict=True):
         rows, rejected = opened.crossed(joined.base)
         frames += [*rejected, _looked_up(select, joined, rows, schema, located, zone)]
     return Built(reduce(DataFrame.unionAll, frames), tuple(schema.names), stateful=False, partitions=1)
@@ -56,10 +56,10 @@ def build_lookup(
 
 def _looked_up(
     select: Select,
-    joined: Joined,
+    joined: LookupPlan,
     base: DataFrame,
     schema: StructType,
-    located: Mapping[str, Located],
+    located: Mapping[str, DatabaseTable],
     zone: str,
 ) -> DataFrame:
     """The select's rows, and what was counted."""
@@ -67,17 +67,17 @@ def _looked_up(
     # In Python every column has a plain name: PySpark takes a dot for the way into a struct.
     names = {ref: f"c{number}" for number, ref in enumerate(joined.needed)}
     columns = [F.col(_name(ref)).alias(name) for ref, name in names.items() if ref.occurrence in there]
-    steps: list[Step] = []
+    steps: list[LookupStep] = []
     for keyed in joined.steps:
         asked, made = _asked(select, keyed, names, f"_key{len(steps)}")
         columns += made
         alias, relation = keyed.occurrence.alias, located[keyed.occurrence.table.name]
         added = tuple((ref.column, name) for ref, name in names.items() if ref.occurrence == alias)
-        steps.append(Step(uuid4().hex, relation, asked, keyed.columns, added))
+        steps.append(LookupStep(uuid4().hex, relation, asked, keyed.columns, added))
     before = all_of([condition_sql(c, _name, Dialect.SPARK) for c in joined.before])
     taken = base.where(F.expr(before)).select(*columns)
     kinds = {name: select.type_of(ref) for ref, name in names.items()}
-    lookup = Lookup(tuple(steps), schema_to_bytes(output_schema(kinds, zone)), zone)
+    lookup = LookupJoin(tuple(steps), schema_to_bytes(output_schema(kinds, zone)), zone)
     told = [StructField(MEASURED, StringType()), StructField(COUNTED, LongType())]
     fields = [StructField(name, spark_type(kind)) for name, kind in kinds.items()]
     found = taken.mapInArrow(lookup.__call__, StructType([*fields, *told]))
@@ -96,7 +96,7 @@ def _looked_up(
 
 
 def _asked(
-    select: Select, keyed: Keyed, names: Mapping[Ref, str], prefix: str
+    select: Select, keyed: KeyedLookup, names: Mapping[Ref, str], prefix: str
 ) -> tuple[tuple[str, ...], list[Column]]:
     """The columns with the values of a key, in its types; and those of them that have to be made."""
     asked: list[str] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
-from millpond.engines.lookup.relation import looked_up
+from millpond.engines.lookup.declaration import find_lookup_tables
 from millpond.errors import MillpondError, NotBoundedError
 from millpond.query.model import And, Comparison, Condition, Literal, Op, Or, Query, Ref, Select
 from millpond.query.types import Domain, Family, SqlType
@@ -27,7 +27,7 @@ def refuse_unless_runnable(verdict: Verdict, memory: int | None = None, folder: 
     """
     if memory is not None and memory < 1:
         raise MillpondError(f"a budget of {memory} tuples keeps nothing", remedy="give at least 1")
-    if verdict.outcome != BOUNDED and memory is None and not looked_up(verdict.query):
+    if verdict.outcome != BOUNDED and memory is None and not find_lookup_tables(verdict.query):
         raise _not_bounded(verdict, "" if folder is None else _budgets(verdict.query, folder))
     for table in verdict.query.tables.values():
         if table.source is None:
@@ -58,12 +58,12 @@ def _not_bounded(verdict: Verdict, budgets: str) -> NotBoundedError:
 
 def _budgets(query: Query, folder: Path) -> str:
     """A table of sizes against the results they find; nothing where the streams cannot be looked at."""
-    from millpond.engines.budgeted.preview import shares
-    from millpond.engines.budgeted.sample import first_rows
+    from millpond.engines.budgeted.budget_preview import preview_budgets
+    from millpond.engines.budgeted.first_rows import read_first_rows
 
-    streams = first_rows(query, folder)
+    streams = read_first_rows(query, folder)
     try:
-        found = shares(query, streams) if streams is not None else []
+        found = preview_budgets(query, streams) if streams is not None else []
     except MillpondError:
         return ""
     if not found or streams is None:

@@ -17,8 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from millpond.analysis.decide import check
 from millpond.analysis.verdict import Verdict
-from millpond.engines.lookup.database import Located
-from millpond.engines.lookup.relation import looked_up
+from millpond.engines.lookup.database import DatabaseTable
+from millpond.engines.lookup.declaration import find_lookup_tables
 from millpond.errors import MillpondError, RunError
 from millpond.frontend.parse import read_text
 from millpond.spark.budget import Budget
@@ -64,7 +64,7 @@ def run(
     began = time.monotonic()
     verdict = _verdict(file, query)
     folder = Path(file).resolve().parent
-    if policy is not None and memory is None and not looked_up(verdict.query):
+    if policy is not None and memory is None and not find_lookup_tables(verdict.query):
         raise MillpondError("a policy chooses what a budget keeps", remedy="give --memory N too")
     refuse_unless_runnable(verdict, memory, folder)
     located = located_relations(verdict.query, memory, policy, folder)
@@ -139,7 +139,7 @@ def _prepared(
     spark: SparkSession,
     verdict: Verdict,
     budget: Budget | None,
-    located: Mapping[str, Located],
+    located: Mapping[str, DatabaseTable],
     folder: Path,
     output: str,
     checkpoint: str | None,

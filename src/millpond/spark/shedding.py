@@ -8,9 +8,9 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millpond.engines.budgeted.compile import compile_shedding
-from millpond.engines.budgeted.plan import Leaf, shedding_plan
-from millpond.engines.budgeted.program import SheddingProgram
+from millpond.engines.budgeted.compile import compile_budgeted
+from millpond.engines.budgeted.plan import Leaf, plan_budgeted
+from millpond.engines.budgeted.program import BudgetedProgram
 from millpond.policies.registry import PolicyChoice
 from millpond.query.model import Occurrence, Query
 from millpond.runtime.sql import Dialect
@@ -25,10 +25,10 @@ def build_shedding(
     spark: SparkSession, query: Query, memory: int, choice: PolicyChoice, sources: Mapping[str, Source]
 ) -> Built:
     """The query over its sources, with at most ``memory`` tuples kept."""
-    plan = shedding_plan(query)
+    plan = plan_budgeted(query)
     schema = result_schema(spark, query)
     types = duckdb_types(schema)
-    program = compile_shedding(plan, memory, Dialect.SPARK, types)
+    program = compile_budgeted(plan, memory, Dialect.SPARK, types)
     opened = Sources({name: source for name, source in sources.items() if query.tables[name].streaming})
     relations = {
         name: source.good.persist() for name, source in sources.items() if not query.tables[name].streaming
@@ -43,7 +43,7 @@ def build_shedding(
 
 
 def _dealt(
-    program: SheddingProgram,
+    program: BudgetedProgram,
     number: int,
     leaf: Leaf,
     sources: Sources,
@@ -88,7 +88,7 @@ def _with_relations(frame: DataFrame, leaf: Leaf, relations: Mapping[str, DataFr
 
 
 def _taken(
-    frame: DataFrame, program: SheddingProgram, number: int, where: str, rejects: bool = False
+    frame: DataFrame, program: BudgetedProgram, number: int, where: str, rejects: bool = False
 ) -> DataFrame:
     """What is needed of the rows that matter, dealt out."""
     leaf = program.leaves[number]

@@ -16,11 +16,11 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from millpond.engines.budgeted.execute import Part, Work, leaf_arrivals, state_shapes
-from millpond.engines.budgeted.level import Arrivals
-from millpond.engines.budgeted.market import SAMPLE_SCHEMA, sampled
-from millpond.engines.budgeted.missed import Estimate
-from millpond.engines.budgeted.program import LeafProgram, SheddingProgram
+from millpond.engines.budgeted.execute import ShardBatch, TaskRows, merge_task_rows, state_schemas
+from millpond.engines.budgeted.level_join import Arrivals
+from millpond.engines.budgeted.missed_results import MissedEstimate
+from millpond.engines.budgeted.program import BudgetedProgram, LeafProgram
+from millpond.engines.budgeted.shard_budgets import SAMPLE_SCHEMA, sample_keys
 from millpond.models.arrays import Ints
 from millpond.policies.registry import PolicyChoice
 from millpond.runtime.codec import decode_tables, encode_tables
@@ -48,7 +48,7 @@ _TOTALS = struct.Struct("<dqdq")
 class Deal:
     """Deals out a task's rows of one leaf; ``reason`` and ``record`` name the columns of rejected rows."""
 
-    program: SheddingProgram
+    program: BudgetedProgram
     leaf: int
     reason: str | None = None
     record: str | None = None
@@ -92,7 +92,7 @@ class Deal:
         places = np.arange(count)
         if self.program.shards == 1:
             return [self._payload(leaf, table, places, task)]
-        task = replace(task, sample=sampled(values.to_numpy(), shard, self.program.memory))
+        task = replace(task, sample=sample_keys(values.to_numpy(), shard, self.program.memory))
         by_shard = np.argsort(shard, kind="stable")
         bounds = np.searchsorted(shard[by_shard], np.arange(self.program.shards + 1))
         table, places = table.take(pa.array(by_shard)), places[by_shard]
@@ -134,7 +134,7 @@ class Shedder(Shard):
     """Holds a shard's tuples, joins what arrives with them, and sheds what is worth least."""
 
     def __init__(
-        self, program: SheddingProgram, choice: PolicyChoice, width: int, types: Sequence[str] | None
+        self, program: BudgetedProgram, choice: PolicyChoice, width: int, types: Sequence[str] | None
     ) -> None:
         super().__init__(width, types)
         self.program = program
@@ -142,14 +142,14 @@ class Shedder(Shard):
 
     def answered(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
         engine, program = worker_engine(), self.program
-        shapes = state_shapes(program)
+        shapes = state_schemas(program)
         data = self.value(WHOLE)
         totals, batch = Totals(), 0
         tables: dict[str, pa.Table] = {}
         if data is not None:
             totals = Totals.from_bytes(data)
             tables, batch = decode_tables(data[Totals.SIZE :], shapes, program.fingerprint)
-        work = Work(engine, program, self.choice, shard, tables, batch + 1)
+        work = ShardBatch(engine, program, self.choice, shard, tables, batch + 1)
         arrivals, samples = self._opened(payloads)
         for rows in work.results(arrivals):
             yield from emitted_rows(engine, rows, batch + 1)
@@ -167,7 +167,7 @@ class Shedder(Shard):
 
     def _opened(self, payloads: Sequence[bytes]) -> tuple[dict[str, Arrivals], list[tuple[int, pa.Table]]]:
         """The arrivals of each leaf, and the samples of keys."""
-        parts: dict[int, list[tuple[tuple[int, int, bytes], Part]]] = {}
+        parts: dict[int, list[tuple[tuple[int, int, bytes], TaskRows]]] = {}
         samples = []
         for data in payloads:
             (number,) = _LEAF.unpack_from(data)
@@ -184,7 +184,7 @@ class Shedder(Shard):
         arrivals = {}
         for number, leaf in enumerate(self.program.leaves):
             ordered = sorted(parts.get(number, ()), key=lambda each: each[0])
-            arrivals[leaf.name] = leaf_arrivals(leaf, [part for _, part in ordered])
+            arrivals[leaf.name] = merge_task_rows(leaf, [part for _, part in ordered])
         samples.sort(key=lambda each: (each[0], each[1].column("v").to_pylist()))
         return arrivals, samples
 
@@ -202,7 +202,7 @@ class Totals:
     variance: float = 0.0
     varied: int = 0
 
-    def with_more(self, missed: Estimate) -> tuple[Totals, int, int]:
+    def with_more(self, missed: MissedEstimate) -> tuple[Totals, int, int]:
         """The totals after a batch, and what there is to report of it."""
         estimated, variance = self.estimated + missed.value, self.variance + missed.variance
         more, wider = max(0, floor(estimated) - self.reported), max(0, floor(variance) - self.varied)

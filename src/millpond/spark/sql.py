@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millpond.analysis.decide import decide
-from millpond.engines.lookup.database import declared
-from millpond.engines.lookup.relation import FORMAT, relation_of
+from millpond.engines.lookup.database import read_columns
+from millpond.engines.lookup.declaration import FORMAT, read_declaration
 from millpond.errors import NameError_
 from millpond.frontend.parse import find_table_names, parse_query
 from millpond.policies.registry import PolicyChoice
@@ -117,8 +117,10 @@ def lookup(
     given |= {"timeout": timeout, "retries": retries}
     options = {key: str(value) for key, value in given.items() if value is not None}
     bare = Table(name, (), False, source=Origin(FORMAT, options))
-    relation = relation_of(bare, memory or 1)
-    table = replace(bare, columns=declared(relation), source=Origin(FORMAT, options | {"url": relation.url}))
+    relation = read_declaration(bare, memory or 1)
+    table = replace(
+        bare, columns=read_columns(relation), source=Origin(FORMAT, options | {"url": relation.url})
+    )
     _lookups[_session(spark), name.lower()] = table
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from millpond.engines.lookup.policies import player
+from millpond.engines.lookup.key_cache import create_key_cache
 from millpond.errors import MillpondError
 from millpond.policies.registry import POLICIES, PolicyChoice, PolicyKind, Use, policy_info, policy_names
 
@@ -40,7 +40,7 @@ def test_an_unknown_policy_is_refused_with_those_there_are() -> None:
 
 @pytest.mark.parametrize("name", policy_names(Use.LOOKUP))
 def test_lookups_accept_their_policies(name: str) -> None:
-    assert player(name, 3, numeric=True).rows == 0
+    assert create_key_cache(name, 3, numeric=True).rows == 0
 
 
 def test_the_registry_imports_no_policy() -> None:

@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from millpond.engines.budgeted.plan import Band, Leaf, Level, SelectPlan, SheddingPlan, TermPlan, is_whole
+from millpond.engines.budgeted.plan import Band, BudgetedPlan, BudgetedTerm, JoinTree, Leaf, Level, is_whole
 from millpond.engines.budgeted.program import (
     ONE,
+    BudgetedProgram,
+    BudgetedTermProgram,
     GroupProgram,
-    Kind,
+    JoinKeyKind,
     LeafProgram,
     LevelProgram,
     SelectProgram,
-    SheddingProgram,
     SideProgram,
-    TermProgram,
 )
 from millpond.query.model import TRUE, Aggregate, Expr, Ref, Select
 from millpond.query.trees import aggregates_of, is_aggregate, refs, substituted, substituted_condition
@@ -32,20 +32,22 @@ from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 TUPLES_A_SHARD = 8192
 MOST_SHARDS = 8
 NO_VALUE = "CAST(0 AS BIGINT)"
+# Parts of a program that were renamed, with the names that checkpoints know them by.
+_FIRST_NAMES = {"BudgetedTermProgram(": "TermProgram(", "<JoinKeyKind.": "<Kind."}
 
 
-def shards_for(plan: SheddingPlan, memory: int) -> int:
+def shards_for(plan: BudgetedPlan, memory: int) -> int:
     """Into how many shards the work is divided."""
     return max(1, min(MOST_SHARDS, memory // TUPLES_A_SHARD)) if plan.divisible else 1
 
 
-def compile_shedding(
-    plan: SheddingPlan,
+def compile_budgeted(
+    plan: BudgetedPlan,
     memory: int,
     dialect: Dialect,
     types: Sequence[str] | None = None,
     shards: int | None = None,
-) -> SheddingProgram:
+) -> BudgetedProgram:
     """The program; ``types`` are DuckDB's for the result, None leaves them as they come."""
     shards = shards_for(plan, memory) if shards is None else shards
     number = 0
@@ -59,27 +61,40 @@ def compile_shedding(
     aggregate = any(term.groups is not None for term in terms)
     retracts = any(term.groups is not None and term.groups.retracts for term in terms)
     names = tuple(f"o{i}" for i in range(len(plan.query.columns)))
-    program = SheddingProgram(tuple(terms), names, memory, shards, aggregate, retracts, b"")
-    layout = repr((program.terms, shards))  # not where rows come from, nor how many are kept: both may change
-    return replace(program, fingerprint=hashlib.sha256(layout.encode()).digest()[:16])
+    program = BudgetedProgram(tuple(terms), names, memory, shards, aggregate, retracts, b"")
+    return replace(program, fingerprint=hashlib.sha256(_layout(program).encode()).digest()[:16])
 
 
-def _term(term: TermPlan, selects: Sequence[_SelectCompiler], types: Sequence[str] | None) -> TermProgram:
+def _layout(program: BudgetedProgram) -> str:
+    """The text that identifies the layout of the state in checkpoints.
+
+    It leaves out the sources of the streams and the size of the budget: both may change between two runs.
+    Renaming a class must not invalidate checkpoints, so the text has the names from the first release.
+    """
+    text = repr((program.terms, program.shards))
+    for new, first in _FIRST_NAMES.items():
+        text = text.replace(new, first)
+    return text
+
+
+def _term(
+    term: BudgetedTerm, selects: Sequence[_SelectCompiler], types: Sequence[str] | None
+) -> BudgetedTermProgram:
     first = selects[0]
     if is_aggregate(first.plan.select):
         groups = _Groups(first, types)
-        return TermProgram((first.program(groups.inputs),), groups.program(), None)
+        return BudgetedTermProgram((first.program(groups.inputs),), groups.program(), None)
     compiled = tuple(each.program(each.items(types)) for each in selects)
     if not term.distinct:
-        return TermProgram(compiled, None, None)
+        return BudgetedTermProgram(compiled, None, None)
     schemas = [each.result_schema(program.outputs) for each, program in zip(selects, compiled, strict=True)]
-    return TermProgram(compiled, None, schema_to_bytes(schemas[0]))
+    return BudgetedTermProgram(compiled, None, schema_to_bytes(schemas[0]))
 
 
 class _SelectCompiler:
     """Names the columns of a select, and spells its levels."""
 
-    def __init__(self, plan: SelectPlan, name: str, dialect: Dialect, shards: int) -> None:
+    def __init__(self, plan: JoinTree, name: str, dialect: Dialect, shards: int) -> None:
         self.plan = plan
         self.name = name
         self._dialect = dialect
@@ -204,12 +219,12 @@ class _SelectCompiler:
         shown = {ref for item in select.items for ref in refs(item.expression)}
         return frozenset(shown | set(select.group_by or ()) | refs(select.having))
 
-    def _values(self, level: Level) -> tuple[Kind, tuple[str, str], tuple[float | None, float | None]]:
+    def _values(self, level: Level) -> tuple[JoinKeyKind, tuple[str, str], tuple[float | None, float | None]]:
         limits = _limits(level.window or level.band)
         type_of = self.plan.select.type_of
         if len(level.equal) == 1 and all(is_whole(type_of(ref)) for ref in level.equal[0]):
             left, right = (_number(self.plain(ref), type_of(ref), "BIGINT") for ref in level.equal[0])
-            return Kind.NUMBER, (left, right), limits
+            return JoinKeyKind.NUMBER, (left, right), limits
         if level.equal:
             texts = []
             for side in (0, 1):
@@ -218,14 +233,14 @@ class _SelectCompiler:
                     for pair in level.equal
                 ]
                 texts.append(f"CAST(hash({', '.join(columns)}) >> 1 AS BIGINT)")
-            return Kind.HASH, (texts[0], texts[1]), limits
+            return JoinKeyKind.HASH, (texts[0], texts[1]), limits
         if level.band is not None:
             band = level.band
             left, right = (
                 _number(self.plain(ref), type_of(ref), "DOUBLE") for ref in (band.left, band.right)
             )
-            return Kind.BAND, (left, right), limits
-        return Kind.NOTHING, (NO_VALUE, NO_VALUE), limits
+            return JoinKeyKind.BAND, (left, right), limits
+        return JoinKeyKind.NOTHING, (NO_VALUE, NO_VALUE), limits
 
     def _place(self, window: Band | None, right: bool) -> str:
         if window is None:

@@ -12,13 +12,13 @@ from math import prod
 import numpy as np
 import pyarrow as pa
 
-from millpond.engines.budgeted.filter import filter_for
-from millpond.engines.budgeted.level import Arrivals, LevelWork, is_sampled, side_schema
-from millpond.engines.budgeted.market import Market
-from millpond.engines.budgeted.missed import Estimate
-from millpond.engines.budgeted.program import LeafProgram, SelectProgram, SheddingProgram, TermProgram
-from millpond.engines.budgeted.top import GroupWork, SetWork, held_groups_schema
-from millpond.engines.budgeted.worth import Worth
+from millpond.engines.budgeted.bloom_filter import create_bloom_filter
+from millpond.engines.budgeted.distinct_and_groups import DistinctRows, HeldGroups, held_groups_schema
+from millpond.engines.budgeted.level_join import Arrivals, LevelJoin, is_sampled, side_schema
+from millpond.engines.budgeted.missed_results import MissedEstimate
+from millpond.engines.budgeted.program import BudgetedProgram, BudgetedTermProgram, LeafProgram, SelectProgram
+from millpond.engines.budgeted.shard_budgets import ShardBudgets
+from millpond.engines.budgeted.tuple_scores import LevelScorer
 from millpond.models.arrays import Bools, Floats, Ints
 from millpond.policies.registry import PolicyChoice
 from millpond.runtime.duckdb import DuckDb
@@ -28,10 +28,10 @@ ON_TOP = 0.5
 LEARNED, MARKET = "learned", "market"
 _LEARNED_SCHEMA = pa.schema([("name", pa.string()), ("data", pa.binary())])
 # Rows of a task on their way: the rows, their places in the task, their number, and the last values.
-Part = tuple[pa.Table, Ints, int, Ints | Floats]
+TaskRows = tuple[pa.Table, Ints, int, Ints | Floats]
 
 
-def state_shapes(program: SheddingProgram) -> dict[str, pa.Schema]:
+def state_schemas(program: BudgetedProgram) -> dict[str, pa.Schema]:
     """The tables of a shard's state."""
     shapes: dict[str, pa.Schema] = {}
     for level in (level for select in program.selects for level in select.levels):
@@ -48,13 +48,13 @@ def state_shapes(program: SheddingProgram) -> dict[str, pa.Schema]:
     return shapes
 
 
-class Work:
+class ShardBatch:
     """The state of one shard on its way through a batch."""
 
     def __init__(
         self,
         engine: DuckDb,
-        program: SheddingProgram,
+        program: BudgetedProgram,
         choice: PolicyChoice,
         shard: int,
         tables: Mapping[str, pa.Table],
@@ -68,7 +68,7 @@ class Work:
         self._tables = dict(tables)
         learned = self._tables.pop(LEARNED, _LEARNED_SCHEMA.empty_table()).to_pydict()
         self._known: dict[str, bytes] = dict(zip(learned["name"], learned["data"], strict=True))
-        self._market = Market(program.memory, program.shards, len(program.leaves))
+        self._market = ShardBudgets(program.memory, program.shards, len(program.leaves))
         self._market.load(self._known.get(MARKET, b""))
         self._share = int(self._market.shares[shard])
         self._arrived = 0
@@ -83,26 +83,26 @@ class Work:
         }
         self.shed = 0
         self._missed_before = self._missed_in_joins()
-        self._missed_on_top = Estimate()
+        self._missed_on_top = MissedEstimate()
 
-    def _level(self, select: SelectProgram, number: int) -> LevelWork:
+    def _level(self, select: SelectProgram, number: int) -> LevelJoin:
         models = self._choice.models
         left = models.get(select.leaves[0].stream) if number == 0 else None
         right = models.get(select.leaves[number + 1].stream)
         level, program = select.levels[number], self._program
-        worth = Worth(level, self._choice, (left, right), program.memory, program.shards)
-        return LevelWork(self._engine, level, worth, program.shards, self._tables, self._known)
+        worth = LevelScorer(level, self._choice, (left, right), program.memory, program.shards)
+        return LevelJoin(self._engine, level, worth, program.shards, self._tables, self._known)
 
-    def _top(self, name: str, term: TermProgram) -> SetWork | GroupWork | None:
-        filter_ = filter_for(self._program.memory, self._program.shards)
+    def _top(self, name: str, term: BudgetedTermProgram) -> DistinctRows | HeldGroups | None:
+        filter_ = create_bloom_filter(self._program.memory, self._program.shards)
         filter_.load(self._known.get(name, b""))
         held = self._tables.get(name)
-        if held is None and self._known and (schema := state_shapes(self._program).get(name)) is not None:
+        if held is None and self._known and (schema := state_schemas(self._program).get(name)) is not None:
             held = schema.empty_table()  # a batch has been, and left nothing
         if term.groups is not None:
-            return GroupWork(self._engine, term.groups, held, filter_)
+            return HeldGroups(self._engine, term.groups, held, filter_)
         if term.set_schema is not None:
-            return SetWork(self._engine, term.set_schema, held, filter_)
+            return DistinctRows(self._engine, term.set_schema, held, filter_)
         return None
 
     # --- a batch -----------------------------------------------------------------------------------
@@ -114,9 +114,9 @@ class Work:
         for number, term in enumerate(self._program.terms):
             matches = [self._matches(select, next(levels), arrivals) for select in term.selects]
             top = self._tops.get(f"t{number}")
-            if isinstance(top, GroupWork):
+            if isinstance(top, HeldGroups):
                 yield _weighed(top.taken(matches[0], self._room_on_top(), self._batch, self._program.names))
-            elif isinstance(top, SetWork):
+            elif isinstance(top, DistinctRows):
                 yield _weighed(top.taken(matches, self._room_on_top()))
             else:
                 yield _weighed(matches[0])
@@ -127,7 +127,7 @@ class Work:
         self._shrink()
 
     def _matches(
-        self, select: SelectProgram, levels: Sequence[LevelWork], arrivals: Mapping[str, Arrivals]
+        self, select: SelectProgram, levels: Sequence[LevelJoin], arrivals: Mapping[str, Arrivals]
     ) -> pa.Table:
         left = arrivals[select.leaves[0].name]
         if not levels:
@@ -142,14 +142,14 @@ class Work:
         return found
 
     @property
-    def missed(self) -> Estimate:
+    def missed(self) -> MissedEstimate:
         """What the batch missed, as far as can be told now."""
         now, before = self._missed_in_joins(), self._missed_before
-        return self._missed_on_top + Estimate(now.value - before.value, now.variance - before.variance)
+        return self._missed_on_top + MissedEstimate(now.value - before.value, now.variance - before.variance)
 
-    def _missed_in_joins(self) -> Estimate:
+    def _missed_in_joins(self) -> MissedEstimate:
         """In all: what a level misses would have met partners in the levels above."""
-        found = Estimate()
+        found = MissedEstimate()
         for levels in self._levels:
             for number, work in enumerate(levels):
                 found += work.missed.times(_fan_out(levels[number + 1 :]))
@@ -178,7 +178,7 @@ class Work:
                 for each in work.scores(self._rng)
             ]
             came = [table.column("came").to_numpy() for table in candidates]
-            stays = best(np.concatenate(scores), np.concatenate(came), room)
+            stays = choose_best(np.concatenate(scores), np.concatenate(came), room)
             self.shed += total - room
         parts = np.split(stays, np.cumsum([table.num_rows for table in candidates])[:-1])
         for number, work in enumerate(works):
@@ -215,7 +215,7 @@ class Work:
         return {**self._tables, LEARNED: pa.table(columns, schema=_LEARNED_SCHEMA)}
 
 
-def best(scores: Floats, came: Floats, room: int) -> Bools:
+def choose_best(scores: Floats, came: Floats, room: int) -> Bools:
     """The highest scores; of equal ones those that came last."""
     stays = np.zeros(len(scores), bool)
     if room <= 0:
@@ -228,7 +228,7 @@ def best(scores: Floats, came: Floats, room: int) -> Bools:
     return stays
 
 
-def leaf_arrivals(leaf: LeafProgram, parts: Sequence[Part]) -> Arrivals:
+def merge_task_rows(leaf: LeafProgram, parts: Sequence[TaskRows]) -> Arrivals:
     """The rows of a leaf from those of several tasks, given in the order of the stream."""
     tables, places = [leaf.schema.empty_table()], [np.empty(0, np.int64)]
     recent: Ints | Floats = np.empty(0, np.int64)
@@ -241,7 +241,7 @@ def leaf_arrivals(leaf: LeafProgram, parts: Sequence[Part]) -> Arrivals:
     return Arrivals(pa.concat_tables(tables), np.concatenate(places), count, recent)
 
 
-def _fan_out(levels: Sequence[LevelWork]) -> float:
+def _fan_out(levels: Sequence[LevelJoin]) -> float:
     """Results for a tuple that goes up to these levels."""
     return prod(level.fan_out for level in levels)
 

@@ -77,7 +77,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class SelectPlan:
+class JoinTree:
     """A select: its first leaf, the levels above it, and what makes rows that must meet meet.
 
     ``together`` are the columns of each leaf by whose values the work may be divided; without them it is not.
@@ -102,20 +102,20 @@ class SelectPlan:
 
 
 @dataclass(frozen=True)
-class TermPlan:
+class BudgetedTerm:
     """The bag of a select's rows, or the set of the rows of several."""
 
-    selects: tuple[SelectPlan, ...]
+    selects: tuple[JoinTree, ...]
     distinct: bool
 
 
 @dataclass(frozen=True)
-class SheddingPlan:
+class BudgetedPlan:
     query: Query
-    terms: tuple[TermPlan, ...]
+    terms: tuple[BudgetedTerm, ...]
 
     @property
-    def selects(self) -> tuple[SelectPlan, ...]:
+    def selects(self) -> tuple[JoinTree, ...]:
         return tuple(select for term in self.terms for select in term.selects)
 
     @property
@@ -126,14 +126,14 @@ class SheddingPlan:
         )
 
 
-def shedding_plan(query: Query) -> SheddingPlan:
+def plan_budgeted(query: Query) -> BudgetedPlan:
     """How the query is run under a budget; MillpondError where it cannot be."""
     terms = []
     for term in query.terms:
         for select in term.selects:
             _refuse(select, term.distinct)
-        terms.append(TermPlan(tuple(_planned(s, term.distinct) for s in term.selects), term.distinct))
-    return SheddingPlan(query, tuple(terms))
+        terms.append(BudgetedTerm(tuple(_planned(s, term.distinct) for s in term.selects), term.distinct))
+    return BudgetedPlan(query, tuple(terms))
 
 
 def _refuse(select: Select, distinct: bool) -> None:
@@ -155,7 +155,7 @@ def _refuse(select: Select, distinct: bool) -> None:
 # --- the tree ----------------------------------------------------------------------------------------
 
 
-def _planned(select: Select, distinct: bool) -> SelectPlan:
+def _planned(select: Select, distinct: bool) -> JoinTree:
     conditions = conjuncts(select.where)
     waiting = _leaves(select, conditions)
     first = waiting.pop(0)
@@ -165,8 +165,8 @@ def _planned(select: Select, distinct: bool) -> SelectPlan:
         waiting.remove(right)
         levels.append(_level(select, joined, right, conditions))
         joined |= right.aliases
-    plan = SelectPlan(select, first, tuple(levels), None)
-    return SelectPlan(select, first, tuple(levels), _together(plan, distinct))
+    plan = JoinTree(select, first, tuple(levels), None)
+    return JoinTree(select, first, tuple(levels), _together(plan, distinct))
 
 
 def _occurrences(condition: Condition) -> frozenset[str]:
@@ -310,7 +310,7 @@ def is_whole(type_: SqlType) -> bool:
 # --- what may be divided -----------------------------------------------------------------------------
 
 
-def _together(plan: SelectPlan, distinct: bool) -> tuple[tuple[Ref, ...], ...] | None:
+def _together(plan: JoinTree, distinct: bool) -> tuple[tuple[Ref, ...], ...] | None:
     select = plan.select
     kept = [item.expression for item in select.items] if distinct else list(select.group_by or ())
     on_top = distinct or is_aggregate(select)
@@ -327,7 +327,7 @@ def _together(plan: SelectPlan, distinct: bool) -> tuple[tuple[Ref, ...], ...] |
     return None
 
 
-def _classes(plan: SelectPlan) -> list[set[Ref]]:
+def _classes(plan: JoinTree) -> list[set[Ref]]:
     """Columns that the levels' equalities make equal."""
     groups: list[set[Ref]] = []
     for level in plan.levels:

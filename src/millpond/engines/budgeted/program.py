@@ -14,7 +14,7 @@ from millpond.runtime.arrow_ipc import schema_from_bytes
 ONE = "one"
 
 
-class Kind(Enum):
+class JoinKeyKind(Enum):
     """What a value says of a tuple's partners."""
 
     NUMBER = "number"  # a whole number that partners share: it may follow a model
@@ -75,7 +75,7 @@ class LevelProgram:
 
     left: SideProgram
     right: SideProgram
-    kind: Kind
+    kind: JoinKeyKind
     condition: str
     exact: bool
     whole: bool  # the values are whole numbers
@@ -117,7 +117,7 @@ class SelectProgram:
 
 
 @dataclass(frozen=True)
-class TermProgram:
+class BudgetedTermProgram:
     """A bag of results, a set (``set_schema`` tells its columns), or groups."""
 
     selects: tuple[SelectProgram, ...]
@@ -130,10 +130,10 @@ class TermProgram:
 
 
 @dataclass(frozen=True)
-class SheddingProgram:
+class BudgetedProgram:
     """A query under a budget of ``memory`` tuples over ``shards`` shards."""
 
-    terms: tuple[TermProgram, ...]
+    terms: tuple[BudgetedTermProgram, ...]
     names: tuple[str, ...]  # of the output columns
     memory: int
     shards: int

@@ -22,20 +22,20 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
-from millpond.engines.lookup.relation import Relation
+from millpond.engines.lookup.declaration import LookupRelation
 from millpond.errors import MillpondError, one_line
 from millpond.query import types as domains
 from millpond.query.model import Column
 from millpond.query.types import SqlType
 
 # What says that a database is not there, or not now; anything else will not pass by itself.
-PASSING = (OperationalError, InterfaceError, sa.exc.TimeoutError, OSError)
+TRANSIENT_ERRORS = (OperationalError, InterfaceError, sa.exc.TimeoutError, OSError)
 # Drivers that come with an extra of this package.
 _EXTRAS = {"psycopg": "millpond[postgres]"}
 
 
 @dataclass(frozen=True)
-class Found:
+class DatabaseColumn:
     """A column as the database has it: its name there, and whether its moments have a time zone."""
 
     column: Column
@@ -51,19 +51,19 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Located:
+class DatabaseTable:
     """A relation as its database has it."""
 
-    relation: Relation
+    relation: LookupRelation
     schema: str | None
     table: str
-    columns: tuple[Found, ...]
+    columns: tuple[DatabaseColumn, ...]
 
-    def column(self, name: str) -> Found:
+    def column(self, name: str) -> DatabaseColumn:
         return next(found for found in self.columns if found.column.name == name)
 
 
-def connect(relation: Relation) -> Engine:
+def connect(relation: LookupRelation) -> Engine:
     """A way to the database, not yet taken.  Every read sees what is there at its moment."""
     name = one_line(relation.name)
     try:
@@ -117,7 +117,7 @@ def _settings(url: URL, timeout: float) -> tuple[URL, dict[str, Any]]:
     return url, {}
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What a database says of itself, in one line without the statement."""
     told = getattr(error, "orig", None) or error
     text = " ".join(str(told).split())
@@ -127,7 +127,7 @@ def said(error: BaseException) -> str:
 # --- what is there -------------------------------------------------------------------------------------
 
 
-def locate(relation: Relation) -> Located:
+def find_table(relation: LookupRelation) -> DatabaseTable:
     """The relation in its database; MillpondError where it, or a column of it, is not there."""
     name = one_line(relation.name)
     try:
@@ -137,13 +137,13 @@ def locate(relation: Relation) -> Located:
         finally:
             engine.dispose()
     except (SQLAlchemyError, OSError) as error:
-        message = f"{name}: its database does not answer: {said(error)}"
+        message = f"{name}: its database does not answer: {describe_error(error)}"
         raise MillpondError(message, remedy="start it, or correct the url") from None
     found = [_matched(relation, column, columns) for column in relation.columns]
-    return Located(relation, schema, table, tuple(found))
+    return DatabaseTable(relation, schema, table, tuple(found))
 
 
-def _columns(engine: Engine, relation: Relation) -> tuple[str | None, str, list[Any]]:
+def _columns(engine: Engine, relation: LookupRelation) -> tuple[str | None, str, list[Any]]:
     """Where the table is, and its columns.  Databases differ in the case of names that nobody quoted."""
     inspector = sa.inspect(engine)
     before, _, wanted = relation.dbtable.rpartition(".")
@@ -170,23 +170,23 @@ def _alike(wanted: str, known: Iterable[str]) -> str | None:
     return close[0] if len(close) == 1 else None
 
 
-def _matched(relation: Relation, column: Column, columns: list[Any]) -> Found:
+def _matched(relation: LookupRelation, column: Column, columns: list[Any]) -> DatabaseColumn:
     actual = _alike(column.name, (each["name"] for each in columns))
     if actual is None:
         message = f"{one_line(relation.name)}: its table has no column {one_line(column.name)}"
         raise MillpondError(message, remedy=f"it has {one_line(', '.join(c['name'] for c in columns), 200)}")
     kind = next(each["type"] for each in columns if each["name"] == actual)
-    return Found(column, actual, bool(getattr(kind, "timezone", False)))
+    return DatabaseColumn(column, actual, bool(getattr(kind, "timezone", False)))
 
 
-def declared(relation: Relation) -> tuple[Column, ...]:
+def read_columns(relation: LookupRelation) -> tuple[Column, ...]:
     """The columns of the table in the database; those of types outside the language are left out."""
     engine = connect(relation)
     try:
         columns = _columns(engine, relation)[2]
         whole = domains.BIGINT if engine.dialect.name == "sqlite" else domains.INT  # SQLite has but one kind
     except (SQLAlchemyError, OSError) as error:
-        message = f"{one_line(relation.name)}: its database does not answer: {said(error)}"
+        message = f"{one_line(relation.name)}: its database does not answer: {describe_error(error)}"
         raise MillpondError(message, remedy="start it, or correct the url") from None
     finally:
         engine.dispose()
@@ -221,6 +221,8 @@ def _sql_type(kind: Any, whole: SqlType) -> SqlType | None:
     return None
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether it may help to try again."""
-    return isinstance(error, PASSING) or (isinstance(error, DBAPIError) and error.connection_invalidated)
+    return isinstance(error, TRANSIENT_ERRORS) or (
+        isinstance(error, DBAPIError) and error.connection_invalidated
+    )

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from millpond.analysis.decide import decide
-from millpond.engines.budgeted.filter import filter_for
-from millpond.engines.budgeted.preview import shares
-from millpond.engines.budgeted.sample import first_rows
-from millpond.engines.budgeted.top import SetWork
+from millpond.engines.budgeted.bloom_filter import create_bloom_filter
+from millpond.engines.budgeted.budget_preview import preview_budgets
+from millpond.engines.budgeted.distinct_and_groups import DistinctRows
+from millpond.engines.budgeted.first_rows import read_first_rows
 from millpond.frontend.parse import parse
 from millpond.lab.simulate import join_player
 from millpond.lab.workloads import SYNTHETIC, Workload
@@ -26,7 +26,7 @@ from millpond.policies.registry import PolicyChoice
 from millpond.query.evaluate import answer
 from millpond.runtime.duckdb import DuckDb
 from tests.campaigns.budgeted_engine import examine
-from tests.support.shedding_local import LocalShedding
+from tests.support.budgeted_local import LocalBudgetedEngine
 
 STREAMS = """
 CREATE STREAMING TABLE R (K INT, A INT, X DOUBLE);
@@ -38,9 +38,9 @@ SHARE = 20
 
 def running(
     query: str, memory: int, policy: str | PolicyChoice = "auto", shards: int | None = None
-) -> LocalShedding:
+) -> LocalBudgetedEngine:
     choice = policy if isinstance(policy, PolicyChoice) else PolicyChoice(policy)
-    return LocalShedding(parse(f"{STREAMS} {query};")[0], memory, choice, shards)
+    return LocalBudgetedEngine(parse(f"{STREAMS} {query};")[0], memory, choice, shards)
 
 
 @pytest.mark.campaign
@@ -57,7 +57,7 @@ def test_random_queries(first: int) -> None:
 JOIN = "SELECT R.K FROM R, S WHERE R.K = S.K"
 
 
-def fed(local: LocalShedding, r: Ints, s: Ints, size: int) -> int:
+def fed(local: LocalBudgetedEngine, r: Ints, s: Ints, size: int) -> int:
     """The results found when the streams come ``size`` steps at a time."""
     for start in range(0, len(r), size):
         pairs = (("R", r), ("S", s))
@@ -272,7 +272,7 @@ def test_a_window_in_time() -> None:
     truth = answer(query, data)
     found = {}
     for memory, policy in ((100, "auto"), (15, "auto"), (15, "rand")):
-        local = LocalShedding(query, memory, PolicyChoice(policy))
+        local = LocalBudgetedEngine(query, memory, PolicyChoice(policy))
         for begin in range(0, 600, 30):
             local.add(rows[begin : begin + 30])
         assert local.emitted <= truth
@@ -298,10 +298,10 @@ def test_a_preview_finds_more_with_more_memory() -> None:
         name: pa.table({"K": keys.astype(np.int32), column: nothing, "X": nothing.astype(float)})
         for name, column, keys in (("R", "A", r), ("S", "B", s))
     }
-    small, large = shares(query, streams, (5, 400))
+    small, large = preview_budgets(query, streams, (5, 400))
     assert small.results == large.results == all_pairs(r, s)
     assert 0 < small.part < large.part <= 1
-    assert shares(parse(f"{STREAMS} SELECT COUNT(*) FROM R, S WHERE R.K = S.K;")[0], streams) == []
+    assert preview_budgets(parse(f"{STREAMS} SELECT COUNT(*) FROM R, S WHERE R.K = S.K;")[0], streams) == []
 
 
 @pytest.mark.parametrize(("format_", "options"), [("json", ""), ("csv", ", header 'true'"), ("parquet", "")])
@@ -314,7 +314,7 @@ def test_the_first_rows_of_files(tmp_path: Path, format_: str, options: str) -> 
         os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
     source = f"USING {format_} OPTIONS (path 'in'{options})"
     [query] = parse(f"CREATE STREAMING TABLE R (K INT, V STRING) {source}; SELECT DISTINCT K FROM R;")
-    found = first_rows(query, tmp_path)
+    found = read_first_rows(query, tmp_path)
     assert found is not None
     assert found["R"].to_pylist() == [{"K": i, "V": f"it's {i}"} for i in range(30)]
 
@@ -322,13 +322,13 @@ def test_the_first_rows_of_files(tmp_path: Path, format_: str, options: str) -> 
 @pytest.mark.parametrize("source", ["", "USING kafka OPTIONS (topic 't')", "USING json OPTIONS (path 'no')"])
 def test_streams_that_cannot_be_looked_at(tmp_path: Path, source: str) -> None:
     [query] = parse(f"CREATE STREAMING TABLE R (K INT) {source}; SELECT DISTINCT K FROM R;")
-    assert first_rows(query, tmp_path) is None
+    assert read_first_rows(query, tmp_path) is None
 
 
 def test_a_set_gives_room_back() -> None:
     """What no longer fits is not forgotten: the filter knows it."""
     schema = pa.schema([("o0", pa.int32())])
-    work = SetWork(DuckDb(), schema, None, filter_for(10, 1))
+    work = DistinctRows(DuckDb(), schema, None, create_bloom_filter(10, 1))
     rows = pa.table({"o0": pa.array(range(8), pa.int32())})
     assert work.taken([rows], 8).num_rows == 8 and work.held.num_rows == 8
     assert work.taken([rows], 3).num_rows == 0 and work.held.num_rows == 3 and work.shed == 5

@@ -7,9 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.engines.budgeted.filter import Filter, filter_for
-from millpond.engines.budgeted.frequencies import Frequencies, buckets, signs
-from millpond.engines.budgeted.missed import Estimate, Shed, pairs_of, reservoir
+from millpond.engines.budgeted.bloom_filter import BloomFilter, create_bloom_filter
+from millpond.engines.budgeted.frequency_sketch import FrequencySketch, hash_to_buckets, hash_to_signs
+from millpond.engines.budgeted.missed_results import (
+    AmsSketch,
+    MissedEstimate,
+    count_equal_pairs,
+    update_reservoir,
+)
 
 integers = st.lists(st.integers(-(2**62), 2**62), max_size=60)
 
@@ -25,7 +30,7 @@ def array(values: list[int]) -> np.ndarray:
 @given(integers, integers)
 def test_pairs_of_equal_values(left: list[int], right: list[int]) -> None:
     right = right + left[:5]
-    assert pairs_of(array(left), array(right)) == sum(a == b for a in left for b in right)
+    assert count_equal_pairs(array(left), array(right)) == sum(a == b for a in left for b in right)
 
 
 def test_the_estimate_of_pairs_is_unbiased_and_knows_its_error() -> None:
@@ -35,10 +40,10 @@ def test_the_estimate_of_pairs_is_unbiased_and_knows_its_error() -> None:
     for _ in range(300):
         keys = rng.integers(-(2**60), 2**60, 400)
         gone, came = rng.choice(keys, 3000), rng.choice(keys, 500)
-        sketch = Shed(256)
+        sketch = AmsSketch(256)
         sketch.add(gone)
         found = sketch.pairs(came)
-        errors.append(found.value - pairs_of(gone, came))
+        errors.append(found.value - count_equal_pairs(gone, came))
         deviations.append(found.variance**0.5)
     spread = float(np.std(errors))
     assert abs(np.mean(errors)) < 3 * spread / np.sqrt(len(errors))
@@ -46,20 +51,20 @@ def test_the_estimate_of_pairs_is_unbiased_and_knows_its_error() -> None:
 
 
 def test_few_values_in_many_counters_are_counted_exactly() -> None:
-    sketch = Shed(1 << 16)
+    sketch = AmsSketch(1 << 16)
     sketch.add(np.repeat(np.arange(20), 7))
     assert sketch.pairs(np.arange(10)).value == 70
 
 
 def test_a_sketch_survives_its_bytes() -> None:
-    sketch, again = Shed(1024), Shed(1024)
+    sketch, again = AmsSketch(1024), AmsSketch(1024)
     sketch.add(np.arange(5000))
     again.load(sketch.state())
     assert again.pairs(np.arange(100)) == sketch.pairs(np.arange(100))
 
 
 def test_estimates_add_up() -> None:
-    assert Estimate(3, 4) + Estimate(1, 2).times(3) == Estimate(6, 22)
+    assert MissedEstimate(3, 4) + MissedEstimate(1, 2).times(3) == MissedEstimate(6, 22)
 
 
 def test_every_item_has_the_same_chance_to_be_in_the_sample() -> None:
@@ -70,7 +75,7 @@ def test_every_item_has_the_same_chance_to_be_in_the_sample() -> None:
         sample = np.empty(0, np.int64)
         seen = 0
         for lot in (np.arange(7), np.arange(7, 40), np.arange(40, 100)):
-            places, chosen = reservoir(rng, 20, seen, len(sample), len(lot))
+            places, chosen = update_reservoir(rng, 20, seen, len(sample), len(lot))
             grown = np.zeros(min(20, seen + len(lot)), np.int64)
             grown[: len(sample)] = sample
             grown[places] = lot[chosen]
@@ -86,14 +91,14 @@ def test_every_item_has_the_same_chance_to_be_in_the_sample() -> None:
 @settings(deadline=None)
 @given(integers)
 def test_a_filter_forgets_nothing(values: list[int]) -> None:
-    seen = Filter(1 << 12)
+    seen = BloomFilter(1 << 12)
     seen.add(array(values))
     assert seen.knows(array(values)).all()
 
 
 def test_a_filter_says_how_often_it_is_mistaken() -> None:
     rng = np.random.default_rng(3)
-    seen = Filter(1 << 14)
+    seen = BloomFilter(1 << 14)
     seen.add(rng.integers(0, 2**60, 4000))
     mistaken = seen.knows(rng.integers(2**61, 2**62, 20_000)).mean()
     assert mistaken == pytest.approx(seen.mistaken, rel=0.1)
@@ -101,13 +106,13 @@ def test_a_filter_says_how_often_it_is_mistaken() -> None:
 
 
 def test_a_filter_survives_its_bytes() -> None:
-    seen = filter_for(10, 1)
+    seen = create_bloom_filter(10, 1)
     seen.add(np.arange(1000))
-    again = filter_for(10, 1)
+    again = create_bloom_filter(10, 1)
     again.load(seen.state())
     values = np.arange(100_000)
     assert (again.knows(values) == seen.knows(values)).all() and again.mistaken == seen.mistaken
-    empty = filter_for(10, 1)
+    empty = create_bloom_filter(10, 1)
     empty.load(b"")
     assert not empty.knows(values).any()
 
@@ -116,13 +121,13 @@ def test_a_filter_survives_its_bytes() -> None:
 
 
 def test_shares_of_values() -> None:
-    counts = Frequencies(1 << 16, None)
+    counts = FrequencySketch(1 << 16, None)
     counts.observe(np.repeat(np.array([5, -9, 12345]), [70, 20, 10]))
     assert counts.shares(np.array([5, -9, 12345, 77])) == pytest.approx([0.7, 0.2, 0.1, 0.0])
 
 
 def test_old_values_are_forgotten() -> None:
-    counts = Frequencies(1 << 12, horizon=1000)
+    counts = FrequencySketch(1 << 12, horizon=1000)
     counts.observe(np.full(1000, 1))
     for _ in range(5):
         counts.observe(np.full(1000, 2))
@@ -134,13 +139,13 @@ def test_old_values_are_forgotten() -> None:
 @given(st.integers(0, 16), integers)
 def test_buckets_and_signs_are_of_the_value_alone(bits: int, values: list[int]) -> None:
     width = 1 << bits
-    found = buckets(array(values), width)
+    found = hash_to_buckets(array(values), width)
     assert ((found >= 0) & (found < width)).all()
-    assert set(signs(array(values)).tolist()) <= {1.0, -1.0}
-    assert (buckets(array(values)[::-1], width)[::-1] == found).all()
+    assert set(hash_to_signs(array(values)).tolist()) <= {1.0, -1.0}
+    assert (hash_to_buckets(array(values)[::-1], width)[::-1] == found).all()
 
 
 def test_buckets_are_even_for_values_in_a_row() -> None:
-    counts = np.bincount(buckets(np.arange(64_000), 64), minlength=64)
+    counts = np.bincount(hash_to_buckets(np.arange(64_000), 64), minlength=64)
     assert counts.min() > 800 and counts.max() < 1200
-    assert abs(signs(np.arange(64_000)).mean()) < 0.02
+    assert abs(hash_to_signs(np.arange(64_000)).mean()) < 0.02

@@ -12,9 +12,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from millpond.engines.lookup.database import connect, declared, locate
-from millpond.engines.lookup.fetch import Fetcher
-from millpond.engines.lookup.relation import Relation, relation_of
+from millpond.engines.lookup.database import connect, find_table, read_columns
+from millpond.engines.lookup.declaration import LookupRelation, read_declaration
+from millpond.engines.lookup.row_fetcher import RowFetcher
 from millpond.errors import MillpondError, RunError
 from millpond.query import types as domains
 from millpond.query.model import Column, Source, Table
@@ -35,15 +35,15 @@ class Failing:
         self.left, self.error = times, error
         self.pauses: list[float] = []
 
-    def connect(self, relation: Relation) -> Any:
+    def connect(self, relation: LookupRelation) -> Any:
         if self.left:
             self.left -= 1
             raise self.error()
         return connect(relation)
 
-    def fetcher(self, url: str, retries: int = 4) -> Fetcher:
+    def fetcher(self, url: str, retries: int = 4) -> RowFetcher:
         located = relation(url, INT_LABEL, 3, retries=retries)
-        return Fetcher(located, ["K"], ["LABEL"], sleep=self.pauses.append, connect=self.connect)
+        return RowFetcher(located, ["K"], ["LABEL"], sleep=self.pauses.append, connect=self.connect)
 
 
 def down() -> Exception:
@@ -78,7 +78,7 @@ def test_a_file_that_goes_away_and_comes_back(url: str, tmp_path: Path) -> None:
     def back(seconds: float) -> None:
         away.rename(path)
 
-    fetcher = Fetcher(located, ["K"], ["LABEL"], sleep=back)
+    fetcher = RowFetcher(located, ["K"], ["LABEL"], sleep=back)
     assert fetcher.fetch([pa.array([1], pa.int32())]).num_rows == 1
     assert not away.exists()
 
@@ -88,18 +88,18 @@ def test_a_locked_file_is_waited_for(url: str, tmp_path: Path) -> None:
     locking = sqlite3.connect(tmp_path / "r.db", isolation_level=None)
     locking.execute("BEGIN EXCLUSIVE")
     with pytest.raises(RunError, match="database is locked"):
-        Fetcher(located, ["K"], [], sleep=lambda seconds: None).fetch([pa.array([1], pa.int32())])
+        RowFetcher(located, ["K"], [], sleep=lambda seconds: None).fetch([pa.array([1], pa.int32())])
 
     def unlock(seconds: float) -> None:
         locking.execute("ROLLBACK")
 
-    unlocked = Fetcher(located, ["K"], [], sleep=unlock)
+    unlocked = RowFetcher(located, ["K"], [], sleep=unlock)
     assert unlocked.fetch([pa.array([1], pa.int32())]).num_rows == 1
     locking.close()
 
 
 def test_one_statement_for_all_keys(url: str) -> None:
-    fetcher = Fetcher(relation(url, INT_LABEL, 3), ["K"], ["LABEL"])
+    fetcher = RowFetcher(relation(url, INT_LABEL, 3), ["K"], ["LABEL"])
     fetcher.fetch([pa.array([1], pa.int32())])
     seen: list[str] = []
     assert fetcher._engine is not None
@@ -132,7 +132,7 @@ def test_what_is_wrong_is_said_in_one_line(
     url: str, address: str, dbtable: str, column: str, told: str
 ) -> None:
     with pytest.raises(MillpondError, match=f"^R: {told}") as error:
-        locate(Relation("R", address.format(url=url), dbtable, (Column(column, domains.INT),), 5))
+        find_table(LookupRelation("R", address.format(url=url), dbtable, (Column(column, domains.INT),), 5))
     assert "secret" not in str(error.value) and "\n" not in str(error.value)
 
 
@@ -152,7 +152,7 @@ def test_what_is_wrong_is_said_in_one_line(
 def test_options_that_are_wrong(options: dict[str, str], told: str) -> None:
     given = {"url": "x", "dbtable": "R", "memory": "5", **options}
     with pytest.raises(MillpondError, match=f"^{told}"):
-        relation_of(Table("R", COLUMNS, False, source=Source("lookup", given)))
+        read_declaration(Table("R", COLUMNS, False, source=Source("lookup", given)))
 
 
 def test_the_size_has_to_be_said() -> None:
@@ -160,13 +160,15 @@ def test_the_size_has_to_be_said() -> None:
     with pytest.raises(
         MillpondError, match=r"^R does not say how many of its rows may be kept; add memory 'N'"
     ):
-        relation_of(table)
-    assert relation_of(table, 9).memory == 9
+        read_declaration(table)
+    assert read_declaration(table, 9).memory == 9
 
 
 def test_what_the_declaration_says_comes_first() -> None:
     options = {"URL": "sqlite:///r.db", "dbtable": "R", "Memory": "7", "ttl": "10 minutes"}
-    found = relation_of(Table("R", COLUMNS, False, source=Source("lookup", options)), 3, "lru", Path("/data"))
+    found = read_declaration(
+        Table("R", COLUMNS, False, source=Source("lookup", options)), 3, "lru", Path("/data")
+    )
     assert (found.memory, found.policy, found.ttl) == (7, "lru", 600.0)
     assert found.url == "sqlite:////data/r.db" and "sqlite" not in repr(found)
 
@@ -176,7 +178,7 @@ def test_names_may_differ_in_case(tmp_path: Path) -> None:
     url = store(tmp_path / "x.db", "r", columns, [(1, "a")])
     located = relation(url, INT_LABEL, 3)
     assert (located.table, [found.name for found in located.columns]) == ("r", ["k", "Label"])
-    assert Fetcher(located, ["K"], ["LABEL"]).fetch([pa.array([1], pa.int32())]).to_pylist() == [
+    assert RowFetcher(located, ["K"], ["LABEL"]).fetch([pa.array([1], pa.int32())]).to_pylist() == [
         {"K": 1, "LABEL": "a"}
     ]
 
@@ -187,7 +189,7 @@ def test_columns_of_the_database(tmp_path: Path) -> None:
         "CREATE TABLE R (a INTEGER NOT NULL, b TEXT, c NUMERIC(9, 2), d DATE, e TIMESTAMP, f REAL, g BLOB)"
     )
     connection.close()
-    found = declared(Relation("R", f"sqlite:///{tmp_path}/r.db", "R", (), 1))
+    found = read_columns(LookupRelation("R", f"sqlite:///{tmp_path}/r.db", "R", (), 1))
     assert [(c.name, c.type.name, c.nullable) for c in found] == [
         ("a", "BIGINT", False), ("b", "STRING", True), ("c", "DECIMAL(9,2)", True),
         ("d", "DATE", True), ("e", "TIMESTAMP", True), ("f", "DOUBLE", True),

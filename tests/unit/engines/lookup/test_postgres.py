@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from millpond.engines.lookup.database import declared, locate
-from millpond.engines.lookup.fetch import Fetcher
-from millpond.engines.lookup.relation import Relation
+from millpond.engines.lookup.database import find_table, read_columns
+from millpond.engines.lookup.declaration import LookupRelation
+from millpond.engines.lookup.row_fetcher import RowFetcher
 from millpond.errors import MillpondError, RunError
 from millpond.lab.simulate import cache_player
 from millpond.query import types as domains
@@ -58,7 +58,7 @@ def test_rows_and_hits(postgres: Server) -> None:
 
 def test_keys_of_several_columns(postgres: Server) -> None:
     columns = (Column("A", domains.INT), Column("B", domains.STRING), Column("V", domains.BIGINT))
-    located = locate(Relation("P", postgres.url, "Pairs", columns, 10, "lru"))
+    located = find_table(LookupRelation("P", postgres.url, "Pairs", columns, 10, "lru"))
     join = Join(located, ["A", "B"], [pa.int32(), pa.string()])
     found, lookups, hits = join.run([(1, "x"), (1, "X"), (2, "x"), (2, None), (1, "x")], [2])
     assert Counter(row[:1] + row[3:] for row in found) == Counter(
@@ -69,7 +69,7 @@ def test_keys_of_several_columns(postgres: Server) -> None:
 
 def test_a_text_that_postgresql_cannot_have(postgres: Server) -> None:
     columns = (Column("A", domains.INT), Column("B", domains.STRING), Column("V", domains.BIGINT))
-    located = locate(Relation("P", postgres.url, "Pairs", columns, 10, "lru"))
+    located = find_table(LookupRelation("P", postgres.url, "Pairs", columns, 10, "lru"))
     for key, types in ((["B"], [pa.string()]), (["A", "B"], [pa.int32(), pa.string()])):
         asked = [(1, text)[-len(key) :] for text in ("X\0", "X", "\0")]
         found, lookups, _ = Join(located, key, types).run(asked)
@@ -92,18 +92,18 @@ def test_keys_of_every_type(
     postgres: Server, name: str, kind: domains.SqlType, arrow: pa.DataType, value: Any
 ) -> None:
     columns = (Column(name, kind), *(Column(n, k) for n, k in (("x", domains.DOUBLE),) if n != name))
-    located = locate(Relation("R", postgres.url, "other.kinds", columns, 10, "lru"))
+    located = find_table(LookupRelation("R", postgres.url, "other.kinds", columns, 10, "lru"))
     assert Join(located, [name], [arrow]).run([(value,), (None,)]) == ([(0, value, 0.1)], 1, 0)
 
 
 def test_columns_of_the_database(postgres: Server) -> None:
-    found = declared(Relation("R", postgres.url, "other.kinds", (), 1))
+    found = read_columns(LookupRelation("R", postgres.url, "other.kinds", (), 1))
     assert {c.name: c.type.name for c in found} == {
         "d": "DATE", "n": "DECIMAL(10,2)", "at": "TIMESTAMP", "local": "TIMESTAMP", "x": "DOUBLE",
         "b": "BOOLEAN", "s": "SMALLINT", "id": "BIGINT",
     }  # fmt: skip
     with pytest.raises(MillpondError, match=r"R: its database has no table other\.nosuch; correct dbtable"):
-        declared(Relation("R", postgres.url, "other.nosuch", (), 1))
+        read_columns(LookupRelation("R", postgres.url, "other.nosuch", (), 1))
 
 
 def test_a_slow_statement_is_ended(postgres: Server) -> None:
@@ -111,7 +111,7 @@ def test_a_slow_statement_is_ended(postgres: Server) -> None:
     with engine.connect() as locking:
         located = relation(postgres.url, INT_LABEL, 5, timeout=0.2, retries=1)
         locking.execute(sa.text("LOCK TABLE r IN ACCESS EXCLUSIVE MODE"))
-        fetcher = Fetcher(located, ["K"], [], sleep=lambda seconds: None)
+        fetcher = RowFetcher(located, ["K"], [], sleep=lambda seconds: None)
         with pytest.raises(RunError, match=r"^R: .*\(2 times\): .*statement timeout"):
             fetcher.fetch([pa.array([3], pa.int32())])
         locking.rollback()
@@ -129,12 +129,12 @@ def test_a_server_that_goes_down_and_comes_back(postgres: Server) -> None:
         if len(pauses) == 2:
             postgres.start()
 
-    fetcher = Fetcher(relation(postgres.url, INT_LABEL, 5), ["K"], ["LABEL"], sleep=start)
+    fetcher = RowFetcher(relation(postgres.url, INT_LABEL, 5), ["K"], ["LABEL"], sleep=start)
     assert fetcher.fetch(asked).num_rows == 1
     postgres.stop()
     assert fetcher.fetch(asked).num_rows == 1 and pauses == [0.5, 1.0]
     postgres.stop()
-    failing = Fetcher(fetcher._located, ["K"], [], sleep=lambda seconds: None)
+    failing = RowFetcher(fetcher._located, ["K"], [], sleep=lambda seconds: None)
     try:
         with pytest.raises(RunError, match=r"^R: its database cannot be read \(5 times\): "):
             failing.fetch(asked)

@@ -9,8 +9,8 @@ from math import exp
 
 import numpy as np
 
-from millpond.engines.budgeted.frequencies import Frequencies
-from millpond.engines.budgeted.program import Kind, LevelProgram
+from millpond.engines.budgeted.frequency_sketch import FrequencySketch
+from millpond.engines.budgeted.program import JoinKeyKind, LevelProgram
 from millpond.models.arrays import Floats, Ints
 from millpond.models.identify import REMEMBERED, Identifier
 from millpond.models.models import Model, Stationary
@@ -31,7 +31,7 @@ WIDEST_BAND = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Tuples:
+class CandidateTuples:
     """What is known of tuples on one side: values, places in a sliding window, when they came and were last
     used, and how often."""
 
@@ -43,20 +43,20 @@ class Tuples:
 
 
 @dataclass(frozen=True)
-class Front:
+class WindowFront:
     """How far the places of a side have come, and how fast they rise; ``speed`` is 0 unless they do."""
 
     reached: float | None = None
     speed: float = 0.0
 
-    def after(self, places: Floats, arrived: int) -> Front:
+    def after(self, places: Floats, arrived: int) -> WindowFront:
         """The front after a batch of ``arrived`` tuples, of which some were seen, with their ``places``."""
         if len(places) < 2 or not arrived:
             return self
         rises = float((places[1:] >= places[:-1]).mean())
         middle = len(places) // 2
         climb = float(np.median(places[middle:]) - np.median(places[:middle])) * 2 / arrived
-        return Front(float(places.max()), climb if rises >= RISING and climb > 0 else 0.0)
+        return WindowFront(float(places.max()), climb if rises >= RISING and climb > 0 else 0.0)
 
     def remaining(self, ends: Floats) -> Floats:
         """The steps until the front has passed each end; for ever where it does not move."""
@@ -65,7 +65,7 @@ class Front:
         return (ends - self.reached) / self.speed
 
 
-class Partner:
+class PartnerStream:
     """What is known of the arrivals on one side, which are the partners of the tuples on the other."""
 
     def __init__(
@@ -77,14 +77,14 @@ class Partner:
         self.last = 0
         self._identifier = Identifier() if self._modelled(level, choice) and model is None else None
         horizon = max(HORIZON, HORIZON_TIMES * size) if choice.expects else None
-        counted = level.kind in (Kind.NUMBER, Kind.HASH)
-        self._frequencies = Frequencies(width if counted else 1, horizon)
+        counted = level.kind in (JoinKeyKind.NUMBER, JoinKeyKind.HASH)
+        self._frequencies = FrequencySketch(width if counted else 1, horizon)
         self._recent = np.empty(0, np.float64)
-        self.front = Front()
+        self.front = WindowFront()
 
     @staticmethod
     def _modelled(level: LevelProgram, choice: PolicyChoice) -> bool:
-        whole = level.kind is Kind.NUMBER or (level.kind is Kind.BAND and level.whole)
+        whole = level.kind is JoinKeyKind.NUMBER or (level.kind is JoinKeyKind.BAND and level.whole)
         return choice.expects and whole
 
     @property
@@ -97,9 +97,9 @@ class Partner:
 
     def observe(self, values: Ints | Floats, places: Floats, recent: Ints | Floats, arrived: int) -> None:
         """Learn the values that came here; of all that ``arrived`` in the stream, ``recent`` are the last."""
-        if self._kind in (Kind.NUMBER, Kind.HASH):
+        if self._kind in (JoinKeyKind.NUMBER, JoinKeyKind.HASH):
             self._frequencies.observe(values)  # type: ignore[arg-type]
-        elif self._kind is Kind.BAND:
+        elif self._kind is JoinKeyKind.BAND:
             self._recent = np.concatenate([self._recent, recent])[-REMEMBERED:]
         self.front = self.front.after(places, arrived)
         self.steps += arrived
@@ -115,20 +115,20 @@ class Partner:
 
     def counts(self, values: Ints | Floats, low: float | None, high: float | None) -> Floats:
         """The share of arrivals that match each value, or lie in the band around it."""
-        if self._kind is Kind.BAND:
+        if self._kind is JoinKeyKind.BAND:
             ordered = np.sort(self._recent)
             top = len(ordered) if high is None else np.searchsorted(ordered, values + high, "right")
             bottom = 0 if low is None else np.searchsorted(ordered, values + low, "left")
             found: Floats = (top - bottom) / max(len(ordered), 1) * np.ones(len(values))
             return found
-        if self._kind is Kind.NOTHING:
+        if self._kind is JoinKeyKind.NOTHING:
             return np.ones(len(values))
         return self._frequencies.shares(values)  # type: ignore[arg-type]
 
     def expected(self, values: Ints | Floats, alpha: float, low: float | None, high: float | None) -> Floats:
         """The partners that each value can expect, those further away counting less."""
         model = self.model
-        banded = self._kind is Kind.BAND
+        banded = self._kind is JoinKeyKind.BAND
         narrow = low is not None and high is not None and high - low <= WIDEST_BAND
         if model is None or (banded and not narrow):
             decay = exp(-1 / alpha)
@@ -156,13 +156,13 @@ class Partner:
         known = json.loads(state["known"])
         self.steps, self.last = known["steps"], known["last"]
         self._recent = np.array(known["recent"], np.float64)
-        self.front = Front(**known["front"])
+        self.front = WindowFront(**known["front"])
         if self._identifier is not None and known["identifier"] is not None:
             self._identifier.load(known["identifier"])
         self._frequencies.load(state["frequencies"])
 
 
-class Worth:
+class LevelScorer:
     """The policy of one level: what its tuples are worth."""
 
     def __init__(
@@ -177,9 +177,9 @@ class Worth:
         self._choice = choice
         self._size = size
         width = max(1, COUNTERS // shards)
-        self.partners = tuple(Partner(level, choice, model, size, width) for model in models)
+        self.partners = tuple(PartnerStream(level, choice, model, size, width) for model in models)
 
-    def scores(self, side: int, tuples: Tuples, rng: np.random.Generator, clock: float) -> Floats:
+    def scores(self, side: int, tuples: CandidateTuples, rng: np.random.Generator, clock: float) -> Floats:
         """What the tuples of a side (0 is the left) are worth; only the order matters."""
         match self._choice.name:
             case "fifo":
@@ -211,7 +211,7 @@ class Worth:
             return None
         return partner.expected(values, self._alpha_of(partner, clock), None, None)
 
-    def _alpha_of(self, partner: Partner, clock: float) -> float:
+    def _alpha_of(self, partner: PartnerStream, clock: float) -> float:
         """Alpha in steps of the partner, which may come faster or slower than the other side."""
         rate = partner.steps / clock if clock else 1.0
         return max(self.alpha * rate, 0.05)

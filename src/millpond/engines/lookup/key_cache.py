@@ -29,7 +29,7 @@ LAST_LOOK = 128_000
 _WIDEST = 1 << 40
 
 
-class Player(Protocol):
+class KeyCache(Protocol):
     """A cache of numbered keys at work."""
 
     @property
@@ -55,16 +55,16 @@ class Player(Protocol):
         """Number the keys anew: those kept become 0, 1, …"""
 
 
-def player(policy: str, size: int, numeric: bool, seed: int = 0) -> Player:
+def create_key_cache(policy: str, size: int, numeric: bool, seed: int = 0) -> KeyCache:
     """A policy at work on ``size`` rows.  Only ``numeric`` keys can have a model."""
     if policy in _ORDERS:
-        return _Plain(OrderedCache(size, _ORDERS[policy], seed=seed))
+        return UnmodelledCache(OrderedCache(size, _ORDERS[policy], seed=seed))
     if policy == "auto" and size > MOST_REHEARSED:
-        return _Plain(RaceCache(size))
-    return Modelled(size, policy != "heeb", online=numeric)
+        return UnmodelledCache(RaceCache(size))
+    return ModelledCache(size, policy != "heeb", online=numeric)
 
 
-class _Plain:
+class UnmodelledCache:
     """A cache that needs to know nothing of the keys."""
 
     def __init__(self, cache: OrderedCache | RaceCache) -> None:
@@ -93,7 +93,7 @@ class _Plain:
         self._cache.forget(kept)
 
 
-class Modelled:
+class ModelledCache:
     """HEEB, alone or rehearsed with others, under a model that is given or found in the references.
 
     Until a model is found HEEB is LRU, and is left out of the rehearsal.  Independent references have no

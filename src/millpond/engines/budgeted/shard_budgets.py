@@ -15,7 +15,7 @@ from math import exp
 import numpy as np
 import pyarrow as pa
 
-from millpond.engines.budgeted.frequencies import buckets
+from millpond.engines.budgeted.frequency_sketch import hash_to_buckets
 from millpond.models.arrays import Floats, Ints
 
 # About so many tuples of the budget are represented, and at most so many keys are remembered.
@@ -28,20 +28,20 @@ SAMPLE_SCHEMA = pa.schema([("v", pa.int64()), ("shard", pa.int32()), ("count", p
 Scorer = Callable[[int, Ints], Floats | None]
 
 
-def one_in(memory: int) -> int:
+def sampling_interval(memory: int) -> int:
     """Of how many keys one is in the sample, a power of two."""
     return 1 << max(0, (memory // REPRESENTED).bit_length() - 1)
 
 
-def sampled(values: Ints, shards: Ints, memory: int) -> pa.Table:
+def sample_keys(values: Ints, shards: Ints, memory: int) -> pa.Table:
     """The keys of the sample among some tuples, with their shards and how often they come."""
-    chosen = buckets(values ^ 0x5DEECE66D, one_in(memory)) == 0
+    chosen = hash_to_buckets(values ^ 0x5DEECE66D, sampling_interval(memory)) == 0
     keys, first, counts = np.unique(values[chosen], return_index=True, return_counts=True)
     columns = [pa.array(keys), pa.array(shards[chosen][first], pa.int32()), pa.array(counts)]
     return pa.table(columns, schema=SAMPLE_SCHEMA)
 
 
-class Market:
+class ShardBudgets:
     """The sample, and the shares that follow from it."""
 
     def __init__(self, memory: int, shards: int, leaves: int) -> None:
@@ -83,7 +83,7 @@ class Market:
         score, supply = np.concatenate(scores), self._counts.T.reshape(-1)
         shard = np.tile(self._shards, len(scores))
         order = np.argsort(-score, kind="stable")
-        room = self._memory / one_in(self._memory)
+        room = self._memory / sampling_interval(self._memory)
         before = np.cumsum(supply[order]) - supply[order]
         kept = np.clip(room - before, 0, supply[order])
         wanted = np.bincount(shard[order], weights=kept, minlength=len(self._parts))

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from millpond.engines.budgeted.compile import compile_shedding
-from millpond.engines.budgeted.plan import Band, SelectPlan, SheddingPlan, shedding_plan
-from millpond.engines.budgeted.program import Kind
+from millpond.engines.budgeted.compile import compile_budgeted
+from millpond.engines.budgeted.plan import Band, BudgetedPlan, JoinTree, plan_budgeted
+from millpond.engines.budgeted.program import JoinKeyKind
 from millpond.errors import MillpondError
 from millpond.frontend.parse import parse
 from millpond.query.model import Ref
@@ -22,17 +22,17 @@ CREATE TABLE L (A INT, NAME STRING);
 """
 
 
-def planned(query: str) -> SheddingPlan:
-    return shedding_plan(parse(f"{CATALOG} {query};")[0])
+def planned(query: str) -> BudgetedPlan:
+    return plan_budgeted(parse(f"{CATALOG} {query};")[0])
 
 
-def only(query: str) -> SelectPlan:
+def only(query: str) -> JoinTree:
     [select] = planned(query).selects
     return select
 
 
-def kinds(query: str) -> list[Kind]:
-    program = compile_shedding(planned(query), 10, Dialect.DUCKDB)
+def kinds(query: str) -> list[JoinKeyKind]:
+    program = compile_budgeted(planned(query), 10, Dialect.DUCKDB)
     return [level.kind for select in program.selects for level in select.levels]
 
 
@@ -82,16 +82,16 @@ def test_a_band_beside_an_equality_is_a_window() -> None:
 @pytest.mark.parametrize(
     ("where", "kind"),
     [
-        ("R.A = S.A", Kind.NUMBER),
-        ("R.A = S.A AND R.B = S.B", Kind.HASH),
-        ("R.X = S.X", Kind.HASH),
-        ("R.A = S.X", Kind.HASH),
-        ("R.A < S.X", Kind.BAND),
-        ("R.A <> S.A", Kind.NOTHING),
-        ("R.A = S.A OR R.B = S.B", Kind.NOTHING),
+        ("R.A = S.A", JoinKeyKind.NUMBER),
+        ("R.A = S.A AND R.B = S.B", JoinKeyKind.HASH),
+        ("R.X = S.X", JoinKeyKind.HASH),
+        ("R.A = S.X", JoinKeyKind.HASH),
+        ("R.A < S.X", JoinKeyKind.BAND),
+        ("R.A <> S.A", JoinKeyKind.NOTHING),
+        ("R.A = S.A OR R.B = S.B", JoinKeyKind.NOTHING),
     ],
 )
-def test_what_a_value_says_of_partners(where: str, kind: Kind) -> None:
+def test_what_a_value_says_of_partners(where: str, kind: JoinKeyKind) -> None:
     assert kinds(f"SELECT R.A FROM R, S WHERE {where}") == [kind]
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.engines.lookup.cache import RowCache
-from millpond.engines.lookup.database import Located
-from millpond.engines.lookup.fetch import Fetcher
-from millpond.engines.lookup.policies import player
+from millpond.engines.lookup.database import DatabaseTable
+from millpond.engines.lookup.key_cache import create_key_cache
+from millpond.engines.lookup.row_cache import RowCache
+from millpond.engines.lookup.row_fetcher import RowFetcher
 from millpond.query import types as domains
 from millpond.query.types import SqlType, arrow_type
 from millpond.runtime.arrow_ipc import schema_from_bytes
@@ -29,7 +29,7 @@ _caches: OrderedDict[str, RowCache] = OrderedDict()
 
 
 @dataclass(frozen=True)
-class Step:
+class LookupStep:
     """A relation to be joined.
 
     ``token`` tells its cache from others in the same process.  ``asked`` are the columns of the stream with
@@ -38,23 +38,23 @@ class Step:
     """
 
     token: str
-    located: Located
+    located: DatabaseTable
     asked: tuple[str, ...]
     key: tuple[str, ...]
     added: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Lookup:
+class LookupJoin:
     """Joins a task's rows with the relations, one after the other.
 
     After the rows come two that say how many look-ups there were, and how many found the rows in the cache.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[LookupStep, ...]
     schema_bytes: bytes
     zone: str = "UTC"
-    cache_of: Callable[[Step, str], RowCache] | None = None
+    cache_of: Callable[[LookupStep, str], RowCache] | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -83,7 +83,9 @@ class Lookup:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _joined(self, rows: pa.Table, steps: tuple[Step, ...]) -> Iterator[tuple[pa.Table | None, int, int]]:
+    def _joined(
+        self, rows: pa.Table, steps: tuple[LookupStep, ...]
+    ) -> Iterator[tuple[pa.Table | None, int, int]]:
         """The rows joined with the relations that are left; and the look-ups and hits that it took."""
         if not steps:
             yield rows, 0, 0
@@ -120,25 +122,29 @@ def output_schema(kinds: Mapping[str, SqlType], zone: str) -> pa.Schema:
     return pa.schema([*fields, (MEASURED, pa.string()), (COUNTED, pa.int64())])
 
 
-def worker_cache(step: Step, zone: str) -> RowCache:
+def worker_cache(step: LookupStep, zone: str) -> RowCache:
     """The cache of a join in this process: cold at first, and after that as the last batch left it."""
     cache = _caches.get(step.token)
     if cache is None:
-        cache = _caches[step.token] = new_cache(step, zone)
+        cache = _caches[step.token] = create_cache(step, zone)
         while len(_caches) > _MOST_JOINS:
             _caches.popitem(last=False)
     _caches.move_to_end(step.token)
     return cache
 
 
-def new_cache(step: Step, zone: str) -> RowCache:
+def create_cache(step: LookupStep, zone: str) -> RowCache:
     """An empty cache for a join."""
     relation = step.located.relation
-    fetcher = Fetcher(step.located, step.key, [name for name, _ in step.added], zone)
+    fetcher = RowFetcher(step.located, step.key, [name for name, _ in step.added], zone)
     types = [fetcher.schema.field(name).type for name in step.key]
     numeric = len(types) == 1 and pa.types.is_integer(types[0])
     return RowCache(
-        fetcher, player(relation.policy, relation.memory, numeric), relation.memory, step.key, relation.ttl
+        fetcher,
+        create_key_cache(relation.policy, relation.memory, numeric),
+        relation.memory,
+        step.key,
+        relation.ttl,
     )
 
 

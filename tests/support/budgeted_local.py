@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from millpond.engines.budgeted.compile import compile_shedding
-from millpond.engines.budgeted.plan import shedding_plan
+from millpond.engines.budgeted.compile import compile_budgeted
+from millpond.engines.budgeted.plan import plan_budgeted
 from millpond.policies.registry import PolicyChoice
 from millpond.query.model import Query
 from millpond.runtime.duckdb import DuckDb
@@ -22,17 +22,17 @@ from tests.support.local import FakeHandle, FakeState, arrow_table
 Batch = Sequence[tuple[str, Mapping[str, Any]]]
 
 
-class LocalShedding:
+class LocalBudgetedEngine:
     """Feeds batches of rows under a budget, and keeps what was emitted, held, shed and missed."""
 
     def __init__(
         self, query: Query, memory: int, choice: PolicyChoice | None = None, shards: int | None = None
     ) -> None:
         self.query = query
-        plan = shedding_plan(query)
+        plan = plan_budgeted(query)
         if shards is not None and not plan.divisible:
             shards = 1
-        self.program = compile_shedding(plan, memory, Dialect.DUCKDB, shards=shards)
+        self.program = compile_budgeted(plan, memory, Dialect.DUCKDB, shards=shards)
         self.leaves = [leaf for select in plan.selects for leaf in select.leaves]
         self.shedder = Shedder(self.program, choice or PolicyChoice(), len(query.columns), None)
         self.states: dict[int, FakeState] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millpond.engines.lookup.join import Joined, plan_joins
+from millpond.engines.lookup.plan import LookupPlan, plan_lookups
 from millpond.errors import MillpondError
 from millpond.frontend.parse import parse
 
@@ -16,9 +16,9 @@ CATALOG = """
 """
 
 
-def planned(query: str) -> Joined:
+def planned(query: str) -> LookupPlan:
     [parsed] = parse(CATALOG + query)
-    [joined] = plan_joins(parsed)
+    [joined] = plan_lookups(parsed)
     return joined
 
 

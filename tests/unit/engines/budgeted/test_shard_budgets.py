@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.engines.budgeted.market import Market, one_in, sampled
+from millpond.engines.budgeted.shard_budgets import ShardBudgets, sample_keys, sampling_interval
 from millpond.models.arrays import Floats, Ints
 
 
@@ -17,20 +17,22 @@ def unscored(leaf: int, values: Ints) -> Floats | None:
 @settings(deadline=None)
 @given(st.integers(1, 10**6), st.integers(1, 9), st.lists(st.integers(0, 10**6), max_size=50))
 def test_shares_add_up_to_the_budget(memory: int, shards: int, keys: list[int]) -> None:
-    market = Market(memory, shards, 2)
+    market = ShardBudgets(memory, shards, 2)
     assert market.shares.sum() == memory and np.ptp(market.shares) <= 1
     values = np.array(keys, np.int64)
-    market.observe([(0, sampled(values, values % shards, 1)), (1, sampled(values, values % shards, 1))], 100)
+    market.observe(
+        [(0, sample_keys(values, values % shards, 1)), (1, sample_keys(values, values % shards, 1))], 100
+    )
     market.settle(unscored)
     assert market.shares.sum() == memory and (market.shares >= 0).all()
 
 
 def test_a_shard_with_keys_that_meet_has_more_room() -> None:
     """Keys of shard 0 come on both sides, those of the others on one side only."""
-    market = Market(1000, 4, 2)
+    market = ShardBudgets(1000, 4, 2)
     for _ in range(8):
         left, right = np.arange(4000), np.arange(0, 4000, 4)
-        samples = [(i, sampled(keys, keys % 4, 1000)) for i, keys in enumerate((left, right))]
+        samples = [(i, sample_keys(keys, keys % 4, 1000)) for i, keys in enumerate((left, right))]
         market.observe(samples, 5000)
         market.settle(unscored)
     shares = market.shares
@@ -38,9 +40,9 @@ def test_a_shard_with_keys_that_meet_has_more_room() -> None:
 
 
 def test_a_model_decides_where_there_is_one() -> None:
-    market = Market(100, 2, 2)
+    market = ShardBudgets(100, 2, 2)
     keys = np.arange(1000)
-    market.observe([(0, sampled(keys, keys % 2, 100)), (1, sampled(keys, keys % 2, 100))], 2000)
+    market.observe([(0, sample_keys(keys, keys % 2, 100)), (1, sample_keys(keys, keys % 2, 100))], 2000)
     for _ in range(6):
         market.settle(lambda leaf, values: (values % 2).astype(float))
     assert market.shares[1] > 80
@@ -49,22 +51,22 @@ def test_a_model_decides_where_there_is_one() -> None:
 def test_the_sample_is_of_keys() -> None:
     """A key is in the sample always or never, and about one in so many is."""
     keys = np.arange(100_000)
-    assert one_in(100) == 1 and one_in(1 << 20) == 256
-    found = sampled(np.concatenate([keys, keys]), np.zeros(200_000, np.int64), 1 << 16)
+    assert sampling_interval(100) == 1 and sampling_interval(1 << 20) == 256
+    found = sample_keys(np.concatenate([keys, keys]), np.zeros(200_000, np.int64), 1 << 16)
     assert set(found.column("count").to_pylist()) == {2}
     assert 100_000 / 16 * 0.9 < found.num_rows < 100_000 / 16 * 1.1
 
 
 def test_all_that_hold_it_find_the_same_after_a_restart() -> None:
-    one, other = Market(5000, 3, 2), Market(5000, 3, 2)
+    one, other = ShardBudgets(5000, 3, 2), ShardBudgets(5000, 3, 2)
     rng = np.random.default_rng(0)
     for _ in range(5):
         keys = rng.zipf(1.3, 3000) % 10_000
-        samples = [(i, sampled(keys[i::2], keys[i::2] % 3, 5000)) for i in (0, 1)]
+        samples = [(i, sample_keys(keys[i::2], keys[i::2] % 3, 5000)) for i in (0, 1)]
         for market in (one, other):
             market.observe(samples, 3000)
             market.settle(unscored)
-        again = Market(5000, 3, 2)
+        again = ShardBudgets(5000, 3, 2)
         again.load(other.state())
         other = again
         assert (one.shares == other.shares).all()

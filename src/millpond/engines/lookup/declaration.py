@@ -20,7 +20,7 @@ _MOST = 100_000_000
 
 
 @dataclass(frozen=True)
-class Relation:
+class LookupRelation:
     """``memory`` rows of it are kept, by ``policy``; ``ttl``, ``timeout`` are seconds."""
 
     name: str
@@ -34,19 +34,19 @@ class Relation:
     retries: int = _RETRIES
 
 
-def is_looked_up(table: Table) -> bool:
+def is_lookup(table: Table) -> bool:
     """Whether the table stays in its database."""
     return not table.streaming and table.source is not None and table.source.format.lower() == FORMAT
 
 
-def looked_up(query: Query) -> list[Table]:
+def find_lookup_tables(query: Query) -> list[Table]:
     """The relations of a query that stay in their databases."""
-    return [table for table in query.tables.values() if is_looked_up(table)]
+    return [table for table in query.tables.values() if is_lookup(table)]
 
 
-def relation_of(
+def read_declaration(
     table: Table, memory: int | None = None, policy: str | None = None, folder: Path | None = None
-) -> Relation:
+) -> LookupRelation:
     """The relation that a declaration describes.
 
     ``memory`` and ``policy`` stand in where it names none; a file of SQLite starts from ``folder``.
@@ -79,7 +79,7 @@ def relation_of(
             f"{name}: retries '{one_line(retries, 40)}' is no number", remedy="write retries '4'"
         )
     url = _located(options["url"], folder or Path.cwd())
-    return Relation(
+    return LookupRelation(
         table.name, url, options["dbtable"], table.columns, rows, chosen, ttl, timeout, int(retries)
     )
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from millpond.engines.budgeted.program import Kind, LevelProgram, SideProgram
-from millpond.engines.budgeted.worth import Front, Tuples, Worth
+from millpond.engines.budgeted.program import JoinKeyKind, LevelProgram, SideProgram
+from millpond.engines.budgeted.tuple_scores import CandidateTuples, LevelScorer, WindowFront
 from millpond.errors import MillpondError
 from millpond.lab.workloads import SYNTHETIC, modelled
 from millpond.models.arrays import Floats, Ints
@@ -19,17 +19,17 @@ from millpond.policies.heeb import published_alpha
 from millpond.policies.registry import PolicyChoice
 
 SIDE = SideProgram("s", "0", "0", b"")
-NUMBER = LevelProgram(SIDE, SIDE, Kind.NUMBER, "TRUE", exact=True, whole=True, windowed=False)
-BAND = replace(NUMBER, kind=Kind.BAND, low=-1.0, high=2.0)
+NUMBER = LevelProgram(SIDE, SIDE, JoinKeyKind.NUMBER, "TRUE", exact=True, whole=True, windowed=False)
+BAND = replace(NUMBER, kind=JoinKeyKind.BAND, low=-1.0, high=2.0)
 WINDOW = replace(NUMBER, windowed=True, low=0.0, high=10.0)
 Numbers = Ints | Floats
 RNG = np.random.default_rng(0)
 
 
-def tuples(*values: float, places: tuple[float, ...] = (), came: tuple[float, ...] = ()) -> Tuples:
+def tuples(*values: float, places: tuple[float, ...] = (), came: tuple[float, ...] = ()) -> CandidateTuples:
     count = len(values)
     numbers = np.arange(count, dtype=np.float64)
-    return Tuples(
+    return CandidateTuples(
         np.array(values),
         np.array(places or [0.0] * count),
         np.array(came) if came else numbers,
@@ -38,8 +38,8 @@ def tuples(*values: float, places: tuple[float, ...] = (), came: tuple[float, ..
     )
 
 
-def learned(level: LevelProgram, choice: PolicyChoice, left: Numbers, right: Numbers) -> Worth:
-    worth = Worth(level, choice, (choice.models.get("R"), choice.models.get("S")), 10, 1)
+def learned(level: LevelProgram, choice: PolicyChoice, left: Numbers, right: Numbers) -> LevelScorer:
+    worth = LevelScorer(level, choice, (choice.models.get("R"), choice.models.get("S")), 10, 1)
     for partner, values in zip(worth.partners, (left, right), strict=True):
         partner.observe(values, np.zeros(len(values)), values, len(values))
     return worth
@@ -105,7 +105,7 @@ def test_a_band_without_a_model_counts_recent_values() -> None:
 def test_a_tuple_that_has_left_the_window_is_worth_nothing() -> None:
     worth = learned(WINDOW, PolicyChoice("auto"), np.full(50, 7), np.full(50, 7))
     for partner in worth.partners:
-        partner.front = Front(100.0, 1.0)
+        partner.front = WindowFront(100.0, 1.0)
     scores = worth.scores(0, tuples(7, 7, 7, places=(80.0, 91.0, 100.0)), RNG, 50)
     assert scores[0] == 0 < scores[1] < scores[2]
     alone = learned(NUMBER, PolicyChoice("auto"), np.full(50, 7), np.full(50, 7)).scores(
@@ -115,9 +115,9 @@ def test_a_tuple_that_has_left_the_window_is_worth_nothing() -> None:
 
 
 def test_a_front_moves_only_where_places_rise() -> None:
-    rising = Front().after(np.arange(100.0), 100)
+    rising = WindowFront().after(np.arange(100.0), 100)
     assert rising.reached == 99 and rising.speed == pytest.approx(1.0)
-    jumping = Front().after(np.array([5.0, 1.0] * 50), 100)
+    jumping = WindowFront().after(np.array([5.0, 1.0] * 50), 100)
     assert jumping.speed == 0 and np.isinf(jumping.remaining(np.array([0.0]))).all()
 
 

@@ -14,7 +14,7 @@ ROWS = 2000
 MOST_FILES = 50
 
 
-def first_rows(query: Query, folder: Path) -> dict[str, pa.Table] | None:
+def read_first_rows(query: Query, folder: Path) -> dict[str, pa.Table] | None:
     """The first rows of every stream; None where one cannot be read so simply."""
     found = {}
     for table in query.tables.values():

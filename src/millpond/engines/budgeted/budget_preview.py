@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from millpond.engines.budgeted.compile import compile_shedding
-from millpond.engines.budgeted.execute import Work, leaf_arrivals
-from millpond.engines.budgeted.level import Arrivals
-from millpond.engines.budgeted.plan import SheddingPlan, shedding_plan
+from millpond.engines.budgeted.compile import compile_budgeted
+from millpond.engines.budgeted.execute import ShardBatch, merge_task_rows
+from millpond.engines.budgeted.level_join import Arrivals
+from millpond.engines.budgeted.plan import BudgetedPlan, plan_budgeted
 from millpond.engines.budgeted.program import LeafProgram
 from millpond.policies.registry import PolicyChoice
 from millpond.query.model import Query
@@ -26,7 +26,7 @@ EVERYTHING = 1 << 30
 
 
 @dataclass(frozen=True)
-class Share:
+class BudgetPreview:
     """The part of all results that is found with a number of tuples kept."""
 
     memory: int
@@ -38,9 +38,11 @@ class Share:
         return self.found / self.results
 
 
-def shares(query: Query, streams: Mapping[str, pa.Table], sizes: Sequence[int] = SIZES) -> list[Share]:
+def preview_budgets(
+    query: Query, streams: Mapping[str, pa.Table], sizes: Sequence[int] = SIZES
+) -> list[BudgetPreview]:
     """What each size finds on the rows given; nothing where results are not rows, or there are none."""
-    plan = shedding_plan(query)
+    plan = plan_budgeted(query)
     if any(is_aggregate(select.select) for select in plan.selects):
         return []
     if any(leaf.relations for select in plan.selects for leaf in select.leaves):
@@ -49,13 +51,13 @@ def shares(query: Query, streams: Mapping[str, pa.Table], sizes: Sequence[int] =
     results = _found(plan, streams, EVERYTHING)
     if not results:
         return []
-    return [Share(size, _found(plan, streams, size), results) for size in sizes if size < rows]
+    return [BudgetPreview(size, _found(plan, streams, size), results) for size in sizes if size < rows]
 
 
-def _found(plan: SheddingPlan, streams: Mapping[str, pa.Table], memory: int) -> int:
+def _found(plan: BudgetedPlan, streams: Mapping[str, pa.Table], memory: int) -> int:
     """The results with so many tuples kept."""
     engine = DuckDb()
-    program = compile_shedding(plan, memory, Dialect.DUCKDB, shards=1)
+    program = compile_budgeted(plan, memory, Dialect.DUCKDB, shards=1)
     leaves = [leaf for select in plan.selects for leaf in select.leaves]
     arriving = [
         _batches(engine, text, leaf.stream.alias, streams[leaf.stream.table.name])
@@ -65,7 +67,7 @@ def _found(plan: SheddingPlan, streams: Mapping[str, pa.Table], memory: int) -> 
     found = 0
     for batch in range(BATCHES):
         arrivals = {text.name: each[batch] for text, each in zip(program.leaves, arriving, strict=True)}
-        work = Work(engine, program, PolicyChoice(), 0, state, batch + 1)
+        work = ShardBatch(engine, program, PolicyChoice(), 0, state, batch + 1)
         found += sum(rows.num_rows for rows in work.results(arrivals))
         state = work.state()
     return found
@@ -82,5 +84,5 @@ def _batches(engine: DuckDb, leaf: LeafProgram, alias: str, rows: pa.Table) -> l
         taken = taken.cast(leaf.schema)
         values = engine.query(f"SELECT {leaf.value} AS v FROM rows", {"rows": taken}).column("v").to_numpy()
         count = taken.num_rows
-        out.append(leaf_arrivals(leaf, [(taken, np.arange(count), count, values)]))
+        out.append(merge_task_rows(leaf, [(taken, np.arange(count), count, values)]))
     return out

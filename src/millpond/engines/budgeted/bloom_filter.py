@@ -16,7 +16,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 _OTHER = np.uint64(0xC2B2AE3D27D4EB4F)
 
 
-class Filter:
+class BloomFilter:
     """Bloom's: it knows every value that was added, and mistakes a few others for them."""
 
     def __init__(self, bits: int) -> None:
@@ -59,6 +59,6 @@ class Filter:
             self._set = int(np.bitwise_count(self._bytes).sum())
 
 
-def filter_for(memory: int, shards: int) -> Filter:
+def create_bloom_filter(memory: int, shards: int) -> BloomFilter:
     bits = min(MOST_BITS, max(FEWEST_BITS, BITS_A_TUPLE * memory)) // shards
-    return Filter(bits - bits % 8)
+    return BloomFilter(bits - bits % 8)

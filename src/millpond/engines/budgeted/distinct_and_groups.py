@@ -13,23 +13,25 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from millpond.engines.budgeted.filter import Filter
-from millpond.engines.budgeted.missed import Estimate
+from millpond.engines.budgeted.bloom_filter import BloomFilter
+from millpond.engines.budgeted.missed_results import MissedEstimate
 from millpond.engines.budgeted.program import GroupProgram
 from millpond.models.arrays import Ints
 from millpond.runtime.duckdb import DuckDb
 
 
-class SetWork:
+class DistinctRows:
     """The rows of a set."""
 
-    def __init__(self, engine: DuckDb, schema: pa.Schema, held: pa.Table | None, filter_: Filter) -> None:
+    def __init__(
+        self, engine: DuckDb, schema: pa.Schema, held: pa.Table | None, filter_: BloomFilter
+    ) -> None:
         self._engine = engine
         self._schema = schema
         self.held = schema.empty_table() if held is None else held
         self.filter = filter_
         self.shed = 0
-        self.missed = Estimate()
+        self.missed = MissedEstimate()
 
     def taken(self, matches: Sequence[pa.Table], room: int) -> pa.Table:
         """The rows that were certainly never emitted; as many as fit are held."""
@@ -42,7 +44,7 @@ class SetWork:
         new = fresh.filter(pa.array(~self.filter.knows(hashes(self._engine, fresh, self._schema.names))))
         mistaken = self.filter.mistaken
         expected = new.num_rows * mistaken / max(1 - mistaken, 1e-9)
-        self.missed = Estimate(expected, expected)
+        self.missed = MissedEstimate(expected, expected)
         together = pa.concat_tables([self.held, new])
         self.held, gone = together.slice(0, room), together.slice(room)
         self.filter.add(hashes(self._engine, gone, self._schema.names))
@@ -50,10 +52,12 @@ class SetWork:
         return new
 
 
-class GroupWork:
+class HeldGroups:
     """The groups of a select; ``held`` has for each also the batch in which it last changed."""
 
-    def __init__(self, engine: DuckDb, groups: GroupProgram, held: pa.Table | None, filter_: Filter) -> None:
+    def __init__(
+        self, engine: DuckDb, groups: GroupProgram, held: pa.Table | None, filter_: BloomFilter
+    ) -> None:
         self._engine = engine
         self._groups = groups
         self._schema = held_groups_schema(groups)
@@ -63,7 +67,7 @@ class GroupWork:
         self.held = self._schema.empty_table() if held is None else held
         self.filter = filter_
         self.shed = 0
-        self.missed = Estimate()
+        self.missed = MissedEstimate()
 
     def taken(self, matches: pa.Table, room: int, batch: int, names: Sequence[str]) -> pa.Table:
         """The rows of groups that the matches change: columns ``names``, and ``retracted``."""
@@ -89,7 +93,7 @@ class GroupWork:
         )
         known[found.column("place").to_numpy()] = True
         lost = ~known & self.filter.knows(hashes(self._engine, new, self._keys))
-        self.missed = Estimate(float(new.column("matches").to_numpy()[lost].sum()))
+        self.missed = MissedEstimate(float(new.column("matches").to_numpy()[lost].sum()))
         return new.filter(pa.array(~lost))
 
     def _changes(self, old: pa.Table, new: pa.Table, now: pa.Table, names: Sequence[str]) -> pa.Table:

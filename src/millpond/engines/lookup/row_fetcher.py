@@ -17,7 +17,13 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SAWarning, SQLAlchemyError
 
-from millpond.engines.lookup.database import Found, Located, connect, is_passing, said
+from millpond.engines.lookup.database import (
+    DatabaseColumn,
+    DatabaseTable,
+    connect,
+    describe_error,
+    is_transient,
+)
 from millpond.errors import RunError, one_line
 from millpond.query import types as domains
 from millpond.query.types import SqlType, arrow_type
@@ -36,7 +42,7 @@ def kept_type(type_: SqlType) -> pa.DataType:
     return pa.large_string() if type_ == domains.STRING else arrow_type(type_)
 
 
-class Fetcher:
+class RowFetcher:
     """Reads the columns ``wanted`` of the rows whose columns ``key`` have one of the values asked for.
 
     Moments without a time zone are in the time zone ``zone``.  What may pass is tried again, a few times and
@@ -45,7 +51,7 @@ class Fetcher:
 
     def __init__(
         self,
-        located: Located,
+        located: DatabaseTable,
         key: Sequence[str],
         wanted: Sequence[str],
         zone: str = "UTC",
@@ -75,7 +81,7 @@ class Fetcher:
                 return self._fetch(keys)
             except (SQLAlchemyError, OSError) as error:
                 self.close()
-                if not is_passing(error) or attempt == retries:
+                if not is_transient(error) or attempt == retries:
                     raise self._failure(error, attempt + 1) from None
             self._sleep(_PAUSE * 2**attempt)
         raise AssertionError("unreachable")
@@ -89,7 +95,7 @@ class Fetcher:
     def _failure(self, error: BaseException, tries: int) -> RunError:
         name = one_line(self._located.relation.name)
         times = f" ({tries} times)" if tries > 1 else ""
-        return RunError(f"{name}: its database cannot be read{times}: {said(error)}")
+        return RunError(f"{name}: its database cannot be read{times}: {describe_error(error)}")
 
     def _fetch(self, keys: Sequence[pa.Array]) -> pa.Table:
         if self._engine is None:
@@ -161,7 +167,7 @@ class Fetcher:
         arrays = [self._array(f, list(map(itemgetter(i), rows))) for i, f in enumerate(self._columns)]
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
-    def _array(self, found: Found, values: Sequence[Any]) -> pa.Array:
+    def _array(self, found: DatabaseColumn, values: Sequence[Any]) -> pa.Array:
         name = f"{one_line(self._located.relation.name)}.{one_line(found.column.name)}"
         wanted = kept_type(found.column.type)
         try:
@@ -180,7 +186,7 @@ class Fetcher:
         return array
 
 
-def _parameters(found: Found, array: pa.Array, zone: str) -> list[Any]:
+def _parameters(found: DatabaseColumn, array: pa.Array, zone: str) -> list[Any]:
     """Values of a key as a driver takes them."""
     if found.column.type == domains.TIMESTAMP and not found.zoned:
         array = pc.local_timestamp(array.cast(pa.timestamp("us", zone)))

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millpond.engines.lookup.fetch import Fetcher
-from millpond.engines.lookup.policies import Player
+from millpond.engines.lookup.key_cache import KeyCache
+from millpond.engines.lookup.row_fetcher import RowFetcher
 from millpond.models.arrays import Bools, Ints
 from millpond.policies.kernels.ordered import grown
 
@@ -22,7 +22,7 @@ _FEWEST_REMEMBERED = 65_536
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class LookupAnswer:
     """For each reference, its rows in ``table``: the first, and how many; and whether it was a hit."""
 
     table: pa.Table
@@ -50,8 +50,8 @@ class RowCache:
 
     def __init__(
         self,
-        fetcher: Fetcher,
-        player: Player,
+        fetcher: RowFetcher,
+        player: KeyCache,
         size: int,
         key: Sequence[str],
         ttl: float | None = None,
@@ -85,7 +85,7 @@ class RowCache:
         """The type of a column of the key."""
         return self._fetcher.schema.field(name).type
 
-    def look_up(self, columns: Sequence[pa.Array]) -> Answer:
+    def look_up(self, columns: Sequence[pa.Array]) -> LookupAnswer:
         """The rows of each reference, given by the columns of its key, none of which is NULL."""
         codes, values = self._numbered(columns)
         asked, places = np.unique(codes, return_index=True)
@@ -101,7 +101,7 @@ class RowCache:
         hits = self._player.refer(codes, values, np.maximum(self._count, 1))
         if stale.any():
             hits[places[stale]] = False
-        answer = Answer(self._table, self._first[codes], self._count[codes], hits)
+        answer = LookupAnswer(self._table, self._first[codes], self._count[codes], hits)
         if len(missing):
             self._tidy()
         return answer

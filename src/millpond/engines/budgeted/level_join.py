@@ -9,9 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from millpond.engines.budgeted.missed import Estimate, Shed, pairs_of, reservoir
-from millpond.engines.budgeted.program import Kind, LevelProgram, SideProgram
-from millpond.engines.budgeted.worth import COUNTERS, Tuples, Worth
+from millpond.engines.budgeted.missed_results import (
+    AmsSketch,
+    MissedEstimate,
+    count_equal_pairs,
+    update_reservoir,
+)
+from millpond.engines.budgeted.program import JoinKeyKind, LevelProgram, SideProgram
+from millpond.engines.budgeted.tuple_scores import COUNTERS, CandidateTuples, LevelScorer
 from millpond.models.arrays import Bools, Floats, Ints
 from millpond.runtime.duckdb import DuckDb
 
@@ -37,23 +42,23 @@ class Arrivals:
 
 
 def side_schema(level: LevelProgram, side: SideProgram) -> pa.Schema:
-    number = pa.float64() if level.kind is Kind.BAND else pa.int64()
+    number = pa.float64() if level.kind is JoinKeyKind.BAND else pa.int64()
     return pa.schema([*side.schema, ("v", number), *_TAIL])
 
 
 def is_sampled(level: LevelProgram) -> bool:
     """What was shed is known by a sample of it."""
-    return level.kind in (Kind.BAND, Kind.NOTHING)
+    return level.kind in (JoinKeyKind.BAND, JoinKeyKind.NOTHING)
 
 
-class LevelWork:
+class LevelJoin:
     """One binary join on its way through a batch."""
 
     def __init__(
         self,
         engine: DuckDb,
         level: LevelProgram,
-        worth: Worth,
+        worth: LevelScorer,
         shards: int,
         tables: dict[str, pa.Table],
         known: Mapping[str, bytes],
@@ -64,11 +69,11 @@ class LevelWork:
         self._tables = tables
         self._sides = (level.left, level.right)
         self._schemas = [side_schema(level, side) for side in self._sides]
-        self._shed = [Shed(max(1, COUNTERS // shards)) for _ in self._sides]
+        self._shed = [AmsSketch(max(1, COUNTERS // shards)) for _ in self._sides]
         self._clock = 0.0
         self._counts = {"found": 0, "pairs": 0, "left": 0}
         self._shed_counts = [0, 0]
-        self.missed = Estimate()  # in all
+        self.missed = MissedEstimate()  # in all
         self.candidates: list[pa.Table] = []
         self._load(known)
 
@@ -140,7 +145,11 @@ class LevelWork:
 
     def _used(self, side: int, old: pa.Table, partners: Ints | Floats) -> pa.Table:
         """Kept tuples, with the uses that equal values give them."""
-        if self.level.kind not in (Kind.NUMBER, Kind.HASH) or not old.num_rows or not len(partners):
+        if (
+            self.level.kind not in (JoinKeyKind.NUMBER, JoinKeyKind.HASH)
+            or not old.num_rows
+            or not len(partners)
+        ):
             return old
         values, counts = np.unique(partners, return_counts=True)
         own = old.column("v").to_numpy()
@@ -156,11 +165,13 @@ class LevelWork:
     def _count(self, old: Sequence[pa.Table], new: Sequence[pa.Table], found: int) -> None:
         self._counts["found"] += found
         self._counts["left"] += new[0].num_rows
-        if self.level.kind in (Kind.NUMBER, Kind.HASH) and not self.level.exact:
+        if self.level.kind in (JoinKeyKind.NUMBER, JoinKeyKind.HASH) and not self.level.exact:
             one, other, before, after = (
                 table.column("v").to_numpy() for table in (new[0], new[1], old[0], old[1])
             )
-            self._counts["pairs"] += pairs_of(one, np.concatenate([after, other])) + pairs_of(before, other)
+            self._counts["pairs"] += count_equal_pairs(
+                one, np.concatenate([after, other])
+            ) + count_equal_pairs(before, other)
 
     @property
     def fan_out(self) -> float:
@@ -168,7 +179,7 @@ class LevelWork:
         found = self._counts["found"] + max(self.missed.value, 0.0)
         return found / self._counts["left"] if self._counts["left"] else 1.0
 
-    def _estimated(self, values: Sequence[Ints | Floats], new: Sequence[pa.Table]) -> Estimate:
+    def _estimated(self, values: Sequence[Ints | Floats], new: Sequence[pa.Table]) -> MissedEstimate:
         if is_sampled(self.level):
             return self._sampled_pairs(0, new[1]) + self._sampled_pairs(1, new[0])
         pairs = self._shed[0].pairs(values[1]) + self._shed[1].pairs(values[0])  # type: ignore[arg-type]
@@ -177,11 +188,11 @@ class LevelWork:
         passing = (self._counts["found"] + 1) / (self._counts["pairs"] + 1)
         return pairs.times(min(passing, 1.0))
 
-    def _sampled_pairs(self, side: int, arrived: pa.Table) -> Estimate:
+    def _sampled_pairs(self, side: int, arrived: pa.Table) -> MissedEstimate:
         """The pairs of what was shed on a side with what arrived on the other, as the sample has them."""
         sample = self._tables.get(f"{self._sides[side].name}_shed")
         if sample is None or not sample.num_rows or not arrived.num_rows:
-            return Estimate()
+            return MissedEstimate()
         weight = self._shed_counts[side] / sample.num_rows
         own, other = ("l", "r") if side == 0 else ("r", "l")
         found = self._engine.query(
@@ -191,7 +202,7 @@ class LevelWork:
         )
         pairs = found.column("pairs").to_numpy().astype(np.float64)
         variance = weight * max(weight - 1, 0.0) * float(np.square(pairs).sum())
-        return Estimate(weight * float(pairs.sum()), variance)
+        return MissedEstimate(weight * float(pairs.sum()), variance)
 
     # --- keeping -------------------------------------------------------------------------------------
 
@@ -199,7 +210,9 @@ class LevelWork:
         return [
             self._worth.scores(
                 side,
-                Tuples(*(table.column(name).to_numpy() for name in ("v", "place", "came", "used", "uses"))),
+                CandidateTuples(
+                    *(table.column(name).to_numpy() for name in ("v", "place", "came", "used", "uses"))
+                ),
                 rng,
                 self._clock,
             )
@@ -227,7 +240,9 @@ class LevelWork:
     def _sample(self, side: int, gone: pa.Table, rng: np.random.Generator) -> None:
         name = f"{self._sides[side].name}_shed"
         sample = self._tables.get(name, gone.schema.empty_table())
-        places, chosen = reservoir(rng, SAMPLE, self._shed_counts[side], sample.num_rows, gone.num_rows)
+        places, chosen = update_reservoir(
+            rng, SAMPLE, self._shed_counts[side], sample.num_rows, gone.num_rows
+        )
         size = max(sample.num_rows, int(places.max()) + 1 if len(places) else 0)
         source = np.arange(size)
         source[places] = sample.num_rows + chosen
@@ -251,7 +266,7 @@ class LevelWork:
             return
         counts = json.loads(known[f"{name}/counts"])
         self._clock, self._counts, self._shed_counts = counts["clock"], counts["counts"], counts["shed"]
-        self.missed = Estimate(*counts["missed"])
+        self.missed = MissedEstimate(*counts["missed"])
         for side, (shed, partner) in enumerate(zip(self._shed, self._worth.partners, strict=True)):
             shed.load(known[f"{name}/{side}/shed"])
             partner.load({key: known[f"{name}/{side}/{key}"] for key in ("known", "frequencies")})

@@ -12,29 +12,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from millpond.engines.budgeted.frequencies import buckets, signs
+from millpond.engines.budgeted.frequency_sketch import hash_to_buckets, hash_to_signs
 from millpond.models.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MissedEstimate:
     """A number, and the variance of its error."""
 
     value: float = 0.0
     variance: float = 0.0
 
-    def __add__(self, other: Estimate) -> Estimate:
-        return Estimate(self.value + other.value, self.variance + other.variance)
+    def __add__(self, other: MissedEstimate) -> MissedEstimate:
+        return MissedEstimate(self.value + other.value, self.variance + other.variance)
 
-    def times(self, factor: float) -> Estimate:
-        return Estimate(self.value * factor, self.variance * factor * factor)
-
-
-def sketched(values: Ints, width: int) -> Floats:
-    return np.asarray(np.bincount(buckets(values, width), signs(values), width), np.float64)
+    def times(self, factor: float) -> MissedEstimate:
+        return MissedEstimate(self.value * factor, self.variance * factor * factor)
 
 
-class Shed:
+def add_signed_counts(values: Ints, width: int) -> Floats:
+    return np.asarray(np.bincount(hash_to_buckets(values, width), hash_to_signs(values), width), np.float64)
+
+
+class AmsSketch:
     """A sketch of the values of the tuples shed on one side."""
 
     def __init__(self, width: int) -> None:
@@ -42,15 +42,15 @@ class Shed:
 
     def add(self, values: Ints) -> None:
         if len(values):
-            self._counters += sketched(values, len(self._counters))
+            self._counters += add_signed_counts(values, len(self._counters))
 
-    def pairs(self, arrived: Ints) -> Estimate:
+    def pairs(self, arrived: Ints) -> MissedEstimate:
         """The pairs of equal values between what was shed and what arrived."""
         if not len(arrived) or not self._counters.any():
-            return Estimate()
-        other = sketched(arrived, len(self._counters))
+            return MissedEstimate()
+        other = add_signed_counts(arrived, len(self._counters))
         moments = np.square(self._counters).sum() * np.square(other).sum()
-        return Estimate(float((self._counters * other).sum()), float(moments) / len(self._counters))
+        return MissedEstimate(float((self._counters * other).sum()), float(moments) / len(self._counters))
 
     def state(self) -> bytes:
         return zlib.compress(self._counters.astype(np.float32).tobytes(), 1)
@@ -59,7 +59,7 @@ class Shed:
         self._counters = np.frombuffer(zlib.decompress(data), np.float32).astype(np.float64)
 
 
-def pairs_of(left: Ints, right: Ints) -> int:
+def count_equal_pairs(left: Ints, right: Ints) -> int:
     """The pairs of equal values."""
     if not len(left) or not len(right):
         return 0
@@ -70,7 +70,9 @@ def pairs_of(left: Ints, right: Ints) -> int:
     return int(counts[at[known]] @ times[known])
 
 
-def reservoir(rng: np.random.Generator, size: int, seen: int, sample: int, new: int) -> tuple[Ints, Ints]:
+def update_reservoir(
+    rng: np.random.Generator, size: int, seen: int, sample: int, new: int
+) -> tuple[Ints, Ints]:
     """Which places of a sample of ``seen`` items are replaced by which of the ``new`` ones.
 
     Algorithm R, at once: of places chosen several times the last choice stands.

@@ -13,21 +13,21 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 _SIGN = np.uint64(0xD6E8FEB86659FD93)
 
 
-def buckets(values: Ints, width: int) -> Ints:
+def hash_to_buckets(values: Ints, width: int) -> Ints:
     """A number below ``width``, a power of two, for each value."""
     shift = np.uint64(64 - (width.bit_length() - 1))
     mixed = (values.astype(np.uint64) ^ (values.astype(np.uint64) >> np.uint64(31))) * _ODD
     return (mixed >> shift).astype(np.int64) if width > 1 else np.zeros(len(values), np.int64)
 
 
-def signs(values: Ints) -> Floats:
+def hash_to_signs(values: Ints) -> Floats:
     """+1 or -1 for each value, independent of its bucket."""
     mixed = (values.astype(np.uint64) + np.uint64(0x632BE59BD9B4E019)) * _SIGN
     mixed ^= mixed >> np.uint64(32)
     return np.where((mixed * _ODD) >> np.uint64(63), 1.0, -1.0)
 
 
-class Frequencies:
+class FrequencySketch:
     """Counts of values, the old ones forgotten over ``horizon`` arrivals; None remembers them all."""
 
     def __init__(self, width: int, horizon: float | None) -> None:
@@ -40,12 +40,12 @@ class Frequencies:
             kept = exp(-len(values) / self._horizon)
             self._counts *= np.float32(kept)
             self._total *= kept
-        self._counts += np.bincount(buckets(values, len(self._counts)), minlength=len(self._counts))
+        self._counts += np.bincount(hash_to_buckets(values, len(self._counts)), minlength=len(self._counts))
         self._total += len(values)
 
     def shares(self, values: Ints) -> Floats:
         """The share of what came that had each value."""
-        counts = self._counts[buckets(values, len(self._counts))].astype(np.float64)
+        counts = self._counts[hash_to_buckets(values, len(self._counts))].astype(np.float64)
         return counts / max(self._total, 1.0)
 
     def state(self) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from millpond.engines.lookup.relation import is_looked_up, looked_up
+from millpond.engines.lookup.declaration import find_lookup_tables, is_lookup
 from millpond.errors import MillpondError, one_line
 from millpond.query.model import (
     And,
@@ -25,7 +25,7 @@ from millpond.query.types import Domain, Family, SqlType
 
 
 @dataclass(frozen=True)
-class Keyed:
+class KeyedLookup:
     """An occurrence of a relation, the columns of its key, and the expressions they equal."""
 
     occurrence: Occurrence
@@ -34,19 +34,19 @@ class Keyed:
 
 
 @dataclass(frozen=True)
-class Joined:
+class LookupPlan:
     """A select: what is joined first, then the look-ups in order, and the conditions before and after."""
 
     base: tuple[Occurrence, ...]
-    steps: tuple[Keyed, ...]
+    steps: tuple[KeyedLookup, ...]
     before: tuple[Condition, ...]
     after: tuple[Condition, ...]
     needed: tuple[Ref, ...]  # the columns that are used after the look-ups, or by one
 
 
-def plan_joins(query: Query) -> tuple[Joined, ...]:
+def plan_lookups(query: Query) -> tuple[LookupPlan, ...]:
     """The selects of a query with relations to be looked up; MillpondError where that cannot be done."""
-    names = ", ".join(one_line(table.name) for table in looked_up(query))
+    names = ", ".join(one_line(table.name) for table in find_lookup_tables(query))
     for term in query.terms:
         for select in term.selects:
             streams = sum(o.table.streaming for o in select.occurrences)
@@ -70,13 +70,13 @@ def _count(streams: int) -> str:
     return "no stream" if streams == 0 else f"{streams} streams"
 
 
-def _planned(select: Select) -> Joined:
-    base = tuple(o for o in select.occurrences if not is_looked_up(o.table))
-    left = [o for o in select.occurrences if is_looked_up(o.table)]
+def _planned(select: Select) -> LookupPlan:
+    base = tuple(o for o in select.occurrences if not is_lookup(o.table))
+    left = [o for o in select.occurrences if is_lookup(o.table)]
     conjuncts = list(_conjuncts(select.where))
     available = {o.alias for o in base}
     before = tuple(c for c in conjuncts if _aliases(c) <= available)
-    steps: list[Keyed] = []
+    steps: list[KeyedLookup] = []
     while left:
         keyed = next((k for o in left if (k := _keyed(select, o, conjuncts, available))), None)
         if keyed is None:
@@ -88,7 +88,7 @@ def _planned(select: Select) -> Joined:
     used = [*(item.expression for item in select.items), *after]
     used += [e for step in steps for e in step.asked if isinstance(e, Ref)]
     needed = dict.fromkeys(ref for each in used for ref in walk(each) if isinstance(ref, Ref))
-    return Joined(base, tuple(steps), before, after, tuple(needed))
+    return LookupPlan(base, tuple(steps), before, after, tuple(needed))
 
 
 def _conjuncts(condition: Condition) -> Iterator[Condition]:
@@ -105,10 +105,10 @@ def _aliases(node: Expr | Condition) -> set[str]:
 
 def _keyed(
     select: Select, occurrence: Occurrence, conjuncts: list[Condition], available: set[str]
-) -> Keyed | None:
+) -> KeyedLookup | None:
     """The key by which the rows of an occurrence can be looked up once the others are there."""
     found: dict[str, Expr] = {}
-    looked_up = {o.alias for o in select.occurrences if is_looked_up(o.table)}
+    lookup_aliases = {o.alias for o in select.occurrences if is_lookup(o.table)}
     for condition in conjuncts:
         if not isinstance(condition, Comparison) or condition.operator is not Op.EQ:
             continue
@@ -118,11 +118,11 @@ def _keyed(
             aliases = _aliases(other)
             if not aliases or not aliases <= available:
                 continue
-            if aliases & looked_up and not isinstance(other, Ref):
+            if aliases & lookup_aliases and not isinstance(other, Ref):
                 continue  # what comes out of a look-up goes into the next as it is
-            if _fits(select, other, select.type_of(own), bool(aliases & looked_up)):
+            if _fits(select, other, select.type_of(own), bool(aliases & lookup_aliases)):
                 found[own.column] = other
-    return Keyed(occurrence, tuple(found), tuple(found.values())) if found else None
+    return KeyedLookup(occurrence, tuple(found), tuple(found.values())) if found else None
 
 
 def _fits(select: Select, expr: Expr, key: SqlType, as_it_is: bool) -> bool:

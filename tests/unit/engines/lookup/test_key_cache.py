@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.engines.lookup.policies import FIRST_LOOK, MOST_REHEARSED, Modelled, Player, player
+from millpond.engines.lookup.key_cache import (
+    FIRST_LOOK,
+    MOST_REHEARSED,
+    KeyCache,
+    ModelledCache,
+    create_key_cache,
+)
 from millpond.lab.simulate import cache_player
 from millpond.models.arrays import Bools, Ints
 from millpond.models.chains import Walk
@@ -30,14 +36,14 @@ WALKED = WALK.sample(RNG, 6000)
 CUTS = (1, 17, 18, 2500, 2501, 9000)
 
 
-def played(player: Player, keys: Ints, cuts: tuple[int, ...]) -> Bools:
+def played(cache: KeyCache, keys: Ints, cuts: tuple[int, ...]) -> Bools:
     """Batch by batch, keys being numbered as they come."""
     _, first, code = np.unique(keys, return_index=True, return_inverse=True)
     codes = np.argsort(np.argsort(first))[code]
     hits, start = [], 0
     for stop in (*(c for c in cuts if c < len(keys)), len(keys)):
         weights = np.ones(int(codes[:stop].max(initial=-1)) + 1, np.int64)
-        hits.append(player.refer(codes[start:stop], keys[start:stop], weights))
+        hits.append(cache.refer(codes[start:stop], keys[start:stop], weights))
         start = stop
     return np.concatenate(hits)
 
@@ -46,21 +52,21 @@ def played(player: Player, keys: Ints, cuts: tuple[int, ...]) -> Bools:
 @pytest.mark.parametrize("size", [1, 30, 400])
 def test_classic_policies(policy: str, size: int) -> None:
     expected = cache_player("lfu" if policy == "prob" else policy, size, None)(SKEWED)
-    assert played(player(policy, size, True), SKEWED, CUTS).tolist() == expected.tolist()
+    assert played(create_key_cache(policy, size, True), SKEWED, CUTS).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("size", [5, 40])
 def test_policies_under_a_given_model(size: int) -> None:
     for policy, rehearsed in (("heeb", False), ("rehearse", True)):
         expected = cache_player(policy, size, WALK)(WALKED)
-        found = played(Modelled(size, rehearsed, WALK), WALKED, CUTS)
+        found = played(ModelledCache(size, rehearsed, WALK), WALKED, CUTS)
         assert found.tolist() == expected.tolist()
 
 
 def test_rehearsal_without_a_model() -> None:
     for policy in ("rehearse", "auto"):
         expected = cache_player("rehearse", 60, None)(SKEWED)
-        assert played(player(policy, 60, False), SKEWED, CUTS).tolist() == expected.tolist()
+        assert played(create_key_cache(policy, 60, False), SKEWED, CUTS).tolist() == expected.tolist()
 
 
 def test_a_model_is_found_in_the_references() -> None:
@@ -68,19 +74,19 @@ def test_a_model_is_found_in_the_references() -> None:
     trend = Trend.line(0.1, 500, Noise.normal(6.0))
     for model in (WALK, trend):
         keys = model.sample(np.random.default_rng(3), 9000)
-        whole, cut = Modelled(20, False, online=True), Modelled(20, False, online=True)
+        whole, cut = ModelledCache(20, False, online=True), ModelledCache(20, False, online=True)
         hits = played(whole, keys, ())
         assert whole.modelled
         assert hits.tolist() == played(cut, keys, tuple(sorted((*CUTS, FIRST_LOOK)))).tolist()
         known = cache_player("heeb", 20, model)(keys)
         assert hits[FIRST_LOOK + 500 :].sum() >= 0.95 * known[FIRST_LOOK + 500 :].sum()
-    assert not Modelled(20, False, online=True).modelled
+    assert not ModelledCache(20, False, online=True).modelled
 
 
 def test_the_automatic_choice_is_no_worse_than_either_of_its_own_beyond_rehearsal() -> None:
     size = MOST_REHEARSED + 1
     keys = np.random.default_rng(4).zipf(1.1, 200_000) % 100_000
-    own = played(player("auto", size, True), keys, CUTS).mean()
+    own = played(create_key_cache("auto", size, True), keys, CUTS).mean()
     others = [cache_player(policy, size, None)(keys).mean() for policy in ("lru", "lfu")]
     assert own > 0.99 * max(others) and max(others) > min(others) + 0.01
 
