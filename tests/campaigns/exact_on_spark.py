@@ -28,8 +28,12 @@ from millpond.frontend.parse import parse
 from millpond.query.model import Query
 from millpond.query.trees import is_aggregate
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
-from millpond.spark.source import Source, spark_schema
-from millpond.spark.stream import RETRACTED, build
+from millpond.spark.admission import Allowance
+from millpond.spark.answer import RETRACTED
+from millpond.spark.engines import choose_engine
+from millpond.spark.job import Job
+from millpond.spark.sources.opened import OpenSource
+from millpond.spark.sources.schema import spark_schema
 from tests.campaigns.exact_engine import moments, random_batches
 from tests.support.generate import Case, RichCase, Row, random_case, random_rich_case, random_rows
 from tests.support.local import arrow_table
@@ -86,7 +90,7 @@ def run_query(spark: SparkSession, verdict: Verdict, folder: Path) -> Collected:
     query = verdict.query
     assert verdict.plan is not None
     sources = {
-        name: Source(
+        name: OpenSource(
             spark.readStream.schema(spark_schema(table))
             .option("maxFilesPerTrigger", 1)
             .parquet(str(folder / name)),
@@ -95,7 +99,8 @@ def run_query(spark: SparkSession, verdict: Verdict, folder: Path) -> Collected:
         for name, table in query.tables.items()
     }
     collected = Collected(query)
-    writer = build(spark, query, verdict.plan, sources).frame.writeStream.foreachBatch(collected)
+    job = Job(spark, verdict, Allowance(), sources)
+    writer = choose_engine(job).build(job).frame.writeStream.foreachBatch(collected)
     running = (
         writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     )

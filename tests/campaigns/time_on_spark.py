@@ -30,8 +30,11 @@ from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.frontend.parse import parse
 from millpond.query.model import Query, Table
-from millpond.spark.source import Source, spark_schema
-from millpond.spark.timed import build_timed
+from millpond.spark.admission import Allowance
+from millpond.spark.job import Job
+from millpond.spark.sources.opened import OpenSource
+from millpond.spark.sources.schema import spark_schema
+from millpond.spark.timed import TimedEngine
 from tests.campaigns.exact_engine import random_batches
 from tests.campaigns.exact_on_spark import Collected
 from tests.support.local import arrow_table
@@ -88,7 +91,7 @@ def run_query(spark: SparkSession, verdict: Verdict, folder: Path) -> Collected:
     query = verdict.query
     assert verdict.timed is not None
     sources = {
-        name: Source(
+        name: OpenSource(
             spark.readStream.schema(spark_schema(table))
             .option("maxFilesPerTrigger", 1)
             .parquet(str(folder / name)),
@@ -97,9 +100,9 @@ def run_query(spark: SparkSession, verdict: Verdict, folder: Path) -> Collected:
         for name, table in query.tables.items()
     }
     (folder / "end").mkdir()
-    ending = spark.readStream.text(str(folder / "end"))
+    end_of_input = spark.readStream.text(str(folder / "end"))
     collected = Collected(query)
-    frame = build_timed(spark, query, verdict.timed, sources, ending).frame
+    frame = TimedEngine().build(Job(spark, verdict, Allowance(), sources, end_of_input)).frame
     for _ in range(2):
         writer = frame.writeStream.foreachBatch(collected).trigger(availableNow=True)
         writer.option("checkpointLocation", str(folder / "checkpoint")).start().awaitTermination()

@@ -28,7 +28,8 @@ from millpond.query.model import Query
 from millpond.query.normalize import TooManyParts
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect
-from millpond.spark.operator import WHOLE, _cut
+from millpond.spark.operators.exact import divide_synopsis
+from millpond.spark.operators.shard import WHOLE
 from tests.campaigns.exact_engine import KINDS
 from tests.support.generate import RichCase, Row, random_rows
 from tests.support.local import arrow_table
@@ -245,7 +246,7 @@ def test_bytes_hold_every_chunk(kind: str, seed: int, data: st.DataObject) -> No
     w = world(kind, seed)
     layout = w.compiled.program.fingerprint
     whole = w.merged(*w.parts(data, 2))
-    pieces = _cut(whole, w.slots, lambda chunk: chunk)
+    pieces = divide_synopsis(whole, w.slots, lambda chunk: chunk)
     found = []
     for chunk, tables in pieces.items():
         piece = Synopsis(tables)

@@ -126,10 +126,10 @@ def test_a_database_that_fails_ends_the_run_and_loses_no_row(
     capsys.readouterr()
     folder.feed(2, KEYS[300:600])
     database, away = folder.path / "r.db", folder.path / "away"
-    start = run_module._Job.start
+    start = run_module.PreparedRun.start
     with monkeypatch.context() as patched:
         patched.setattr(
-            run_module._Job, "start", lambda job, once: (database.rename(away), start(job, once))[1]
+            run_module.PreparedRun, "start", lambda job, once: (database.rename(away), start(job, once))[1]
         )
         assert folder.run() == 4
     line = told(capsys)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from millpond.spark.metrics import Tally
-from millpond.spark.sink import Written
-from millpond.spark.status import Phase
+from millpond.spark.progress import Phase
+from millpond.spark.sink import WrittenBatch
 
 
 def progress(rows: list[int], seconds: float, operators: list[tuple[str, int, int]] = []) -> Any:  # noqa: B006
@@ -34,7 +34,7 @@ def progress(rows: list[int], seconds: float, operators: list[tuple[str, int, in
     ],
 )
 def test_a_row_counts_once_however_often_it_is_read(rows: list[int], scans: list[int], expected: int) -> None:
-    batch = Tally(None, scans, 0.0).add(Written(0, 0, 0, None, None), progress(rows, 1.0), 1.0)
+    batch = Tally(None, scans, 0.0).add(WrittenBatch(0, 0, 0, None, None), progress(rows, 1.0), 1.0)
     assert batch.input_rows == expected
 
 
@@ -62,14 +62,14 @@ def test_the_state_is_what_was_reported_and_what_spark_holds(
 ) -> None:
     tally = Tally(48, [1], 0.0)
     for number, report in enumerate(reports):
-        batch = tally.add(Written(number, 0, 0, *report), progress([1], 1.0, operators), 1.0)
+        batch = tally.add(WrittenBatch(number, 0, 0, *report), progress([1], 1.0, operators), 1.0)
     assert (batch.state_entries, batch.state_bytes, batch.state_bound) == (entries, size, 48)
 
 
 def test_totals_and_rate() -> None:
     tally = Tally(None, [1], 100.0)
     for number, (rows, seconds) in enumerate([(1_000_000, 0.1), *[(100, 2.0)] * 5]):
-        batch = tally.add(Written(number, 2, 1, None, None), progress([rows], seconds), 110.0)
+        batch = tally.add(WrittenBatch(number, 2, 1, None, None), progress([rows], seconds), 110.0)
     assert (batch.seconds, batch.rows_per_second) == (2.0, 50.0)
     found = tally.snapshot(Phase.RUNNING, 111.0)
     assert (found.batches, found.input_rows, found.output_rows, found.rejected_rows) == (6, 1_000_500, 12, 6)
@@ -88,6 +88,6 @@ def test_totals_and_rate() -> None:
 )
 def test_waiting_begins_after_a_while(phase: Phase, now: float, expected: Phase, rate: float) -> None:
     tally = Tally(None, [1], 0.0)
-    tally.add(Written(0, 0, 0, None, None), progress([100], 1.0), 10.0)
+    tally.add(WrittenBatch(0, 0, 0, None, None), progress([100], 1.0), 10.0)
     found = tally.snapshot(phase, now)
     assert (found.phase, found.rows_per_second) == (expected, rate)

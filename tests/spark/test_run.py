@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from pyspark.sql import SparkSession
 import millpond
 from millpond.cli import main as cli
 from millpond.spark import run as run_module
-from millpond.spark import stream
-from millpond.spark.sink import FORMATS
+from millpond.spark.answer import AnswerFrame
+from millpond.spark.exact import ExactEngine
+from millpond.spark.job import Job
+from millpond.spark.options import OUTPUT_FORMATS
 
 CATALOG = "CREATE STREAMING TABLE S (A INT, B INT) USING json OPTIONS (path 'in', maxFilesPerTrigger '1');\n"
 FILTER = "SELECT A, B FROM S WHERE A < 5;\n"
@@ -133,7 +136,7 @@ def test_a_later_run_goes_on(folder: Folder) -> None:
     assert [json.loads(lines[n])["batch"] for n in (0, 2)] == [0, 1] and len(lines) == 3
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OUTPUT_FORMATS)
 def test_formats(folder: Folder, spark: SparkSession, format: str) -> None:
     folder.feed(1, [(1, None), (2, 20), "rubbish"])
     assert folder.run("--format", format) == 0
@@ -185,18 +188,17 @@ def test_one_of_several_queries(folder: Folder, capsys: Captured) -> None:
 def test_state_stays_in_as_many_partitions_as_it_began_with(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used, real = [], stream.build
+    used, real = [], ExactEngine.build
 
-    def build(wished: int) -> Callable[..., Any]:
-        def built(spark: SparkSession, *arguments: Any) -> Any:
-            used.append(spark)
-            made = real(spark, *arguments)
-            return stream.Built(made.frame, made.columns, made.stateful, wished)
+    def build_with(partitions: int) -> Callable[..., AnswerFrame]:
+        def build(self: ExactEngine, job: Job) -> AnswerFrame:
+            used.append(job.spark)
+            return replace(real(self, job), partitions=partitions)
 
-        return built
+        return build
 
-    for wished in (3, 1):
-        monkeypatch.setattr(stream, "build", build(wished))
+    for partitions in (3, 1):
+        monkeypatch.setattr(ExactEngine, "build", build_with(partitions))
         assert folder.run() == 0
     assert [session.conf.get("spark.sql.shuffle.partitions") for session in used] == ["3", "3"]
 
@@ -250,7 +252,7 @@ def test_what_cannot_be_run_is_refused_without_spark(
         ),
         (
             "SELECT DISTINCT 1 FROM S x, S y, S z WHERE x.A < y.A AND y.A < z.A",
-            "the query is undetermined, so it is not run; with --memory N it runs on the N tuples",
+            "the query is undetermined, so it is not run; with --memory N it keeps the N tuples",
             "undetermined: ",
         ),
     ],
@@ -329,13 +331,13 @@ def test_no_such_input(folder: Folder, capsys: Captured) -> None:
 
 def slow(seconds: float) -> Callable[..., Any]:
     """A build whose rows each take their time."""
-    real = stream.build
+    real = ExactEngine.build
 
-    def build(*arguments: Any) -> Any:
-        made = real(*arguments)
+    def build(self: ExactEngine, job: Job) -> AnswerFrame:
+        made = real(self, job)
         sleep = f"reflect('java.lang.Thread', 'sleep', {round(seconds * 1000)}L)"
         slowed = made.frame.where(f"coalesce({sleep}, '') <> 'awake'")  # true, and not known beforehand
-        return stream.Built(slowed, made.columns, made.stateful, made.partitions)
+        return replace(made, frame=slowed)
 
     return build
 
@@ -371,7 +373,7 @@ def test_one_signal_lets_the_batch_end(
     for count, rows in enumerate(batches):
         folder.feed(count, rows)
     with monkeypatch.context() as patched:
-        patched.setattr(stream, "build", slow(0.7))
+        patched.setattr(ExactEngine, "build", slow(0.7))
         before = signal.getsignal(number)
         assert signalled(folder, [number], "--metrics", str(folder.path / "metrics"), *options) == 130
         assert signal.getsignal(number) is before
@@ -387,7 +389,7 @@ def test_two_signals_end_it_at_once(
 ) -> None:
     folder.feed(1, [(1, 1)] * 2)
     with monkeypatch.context() as patched:
-        patched.setattr(stream, "build", slow(20))
+        patched.setattr(ExactEngine, "build", slow(20))
         began = time.monotonic()
         assert signalled(folder, [signal.SIGINT, signal.SIGINT]) == 130
         assert time.monotonic() - began < 20

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millpond
-from millpond.cli import main as cli
+from millpond.cli.exits import ExitCode
 from millpond.errors import MillpondError, RunError
 from millpond.spark.session import _check_master, _not_launched, make_session, open_session
 
@@ -101,7 +101,7 @@ def in_a_process(code: str, *arguments: str, **environment: str) -> subprocess.C
 
 def assert_failed_with(ended: subprocess.CompletedProcess[str], told: str) -> None:
     """Exit code 4, and one line that tells why after the one that tells of the start."""
-    assert (ended.returncode, ended.stdout) == (cli.RUN_FAILED, "")
+    assert (ended.returncode, ended.stdout) == (ExitCode.RUN_FAILED, "")
     first, second = ended.stderr.splitlines()
     assert first == "millpond: starting Spark"
     assert told in second

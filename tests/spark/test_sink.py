@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.errors import MillpondError
 from millpond.spark.files import Files
-from millpond.spark.sink import FORMATS, Sink, StopRequested, Written
+from millpond.spark.options import OUTPUT_FORMATS
+from millpond.spark.sink import Sink, StopRequested, WrittenBatch
 
 SCHEMA = """
     A INT, S STRING, _kind TINYINT,
@@ -90,7 +91,7 @@ def files(spark: SparkSession) -> Files:
 # --- what is written -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OUTPUT_FORMATS)
 def test_a_batch_is_written_and_counted(
     spark: SparkSession, files: Files, tmp_path: Path, format: str
 ) -> None:
@@ -98,7 +99,7 @@ def test_a_batch_is_written_and_counted(
     sink(frame(spark, FIRST), 0)
     sink(frame(spark, SECOND), 1)
     assert_holds(spark, tmp_path, FIRST, SECOND, format=format)
-    assert sink.written == {0: Written(0, 3, 1, 7, 70), 1: Written(1, 1, 2, None, None)}
+    assert sink.written == {0: WrittenBatch(0, 3, 1, 7, 70), 1: WrittenBatch(1, 1, 2, None, None)}
 
 
 def test_files_are_named_by_batch_and_number(spark: SparkSession, files: Files, tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_json_keeps_nulls_and_only_the_columns_of_the_query(
     assert (tmp_path / "part-000000-0.json").read_text() == '{"A":2,"S":null}\n'
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OUTPUT_FORMATS)
 def test_an_empty_result_writes_no_file(
     spark: SparkSession, files: Files, tmp_path: Path, format: str
 ) -> None:
@@ -123,7 +124,7 @@ def test_an_empty_result_writes_no_file(
     sink(frame(spark, [rejected("no number", "x")]), 1)
     assert [path.name for path in (tmp_path / "out").glob("[!.]*")] == ["_rejected"]
     assert rejects_of(tmp_path / "out").total() == 1
-    assert sink.written[0] == Written(0, 0, 0, 1, 8)
+    assert sink.written[0] == WrittenBatch(0, 0, 0, 1, 8)
 
 
 @pytest.mark.parametrize("name", ["with space", "a:b", "[x]{y}*", "100%20", "é"])
@@ -147,7 +148,7 @@ def test_columns_of_any_name(spark: SparkSession, files: Files, tmp_path: Path) 
 
 def test_the_query_is_computed_once(spark: SparkSession, files: Files, tmp_path: Path) -> None:
     """A stateful operator must not run twice in a batch, whatever the format and what is rejected."""
-    for format in FORMATS:
+    for format in OUTPUT_FORMATS:
         calls = spark.sparkContext.accumulator(0)
 
         def count(batches: Any, calls: Any = calls) -> Any:

@@ -17,7 +17,9 @@ from pyspark.sql.types import DecimalType, IntegerType, StructField, StructType
 from millpond.errors import MillpondError
 from millpond.frontend.parse import parse
 from millpond.query.model import Table
-from millpond.spark.source import REASON, RECORD, Source, open_source, spark_schema
+from millpond.spark.sources.open import open_source
+from millpond.spark.sources.opened import REASON, RECORD, OpenSource
+from millpond.spark.sources.schema import spark_schema
 
 TYPES = (
     "A INT, B BOOLEAN, D DATE, T TIMESTAMP, X DOUBLE, F FLOAT, P DECIMAL(5,2), L BIGINT, Y TINYINT, N STRING"
@@ -38,7 +40,7 @@ def opened(
     using: str,
     strict: bool = False,
     lines: Sequence[str] = (),
-) -> Source:
+) -> OpenSource:
     """A stream with a file of these lines in data/S."""
     written(folder, lines)
     return open_source(spark, declared(columns, using), folder, strict)
@@ -472,8 +474,8 @@ def test_a_source_with_columns_of_its_own(spark: SparkSession, tmp_path: Path) -
         (AB, "USING nosuch OPTIONS (path 'data/S')", "S: Spark has no format nosuch", "package"),
         ("A INT", RATE, "S: its source has no column A", "timestamp TIMESTAMP, value BIGINT"),
         ("value DATE", RATE, "S: value is declared DATE", "BIGINT"),
-        ("value STRING", "USING socket", "S: Spark does not open it: ", "OPTIONS"),
-        ("_Reason INT", json(), "S: the column name _Reason is taken", "choose another"),
+        ("value STRING", "USING socket", "S: Spark cannot open it: ", "OPTIONS"),
+        ("_Reason INT", json(), "S: the column name _Reason is reserved", "choose another"),
     ],
 )
 @pytest.mark.parametrize("kind", ["STREAMING TABLE", "TABLE"])
@@ -481,7 +483,7 @@ def test_what_cannot_be_opened_is_told_in_one_line(
     spark: SparkSession, tmp_path: Path, columns: str, using: str, message: str, remedy: str, kind: str
 ) -> None:
     if using == RATE and kind == "TABLE":
-        message, remedy = "S: Spark does not open it", "USING"
+        message, remedy = "S: Spark cannot open it", "USING"
     written(tmp_path, [])
     with pytest.raises(MillpondError) as error:
         open_source(spark, declared(columns, using, kind), tmp_path)

@@ -16,7 +16,7 @@ from millpond.query.model import Query
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.row_kinds import RowKind
 from millpond.runtime.sql import Dialect
-from millpond.spark.shedding_operator import ORDER, PLACE, Deal, Shedder
+from millpond.spark.operators.budgeted import ORDER, SHARD, LeafMapper, SheddingProcessor
 from tests.support.local import FakeHandle, FakeState, arrow_table
 
 Batch = Sequence[tuple[str, Mapping[str, Any]]]
@@ -34,7 +34,7 @@ class LocalBudgetedEngine:
             shards = 1
         self.program = compile_budgeted(plan, memory, Dialect.DUCKDB, shards=shards)
         self.leaves = [leaf for select in plan.selects for leaf in select.leaves]
-        self.shedder = Shedder(self.program, choice or PolicyChoice(), len(query.columns), None)
+        self.shedder = SheddingProcessor(self.program, choice or PolicyChoice(), len(query.columns), None)
         self.states: dict[int, FakeState] = {}
         self.emitted: Counter[tuple[Any, ...]] = Counter()
         self.groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -52,7 +52,7 @@ class LocalBudgetedEngine:
             size = -(-len(rows) // tasks) or 1
             for start in range(0, max(len(rows), 1), size):
                 taken = self._taken(number, rows[start : start + size])
-                frames += [part.to_pandas() for part in Deal(self.program, number)(taken)]
+                frames += [part.to_pandas() for part in LeafMapper(self.program, number)(taken)]
         self.entries, self.last = 0, []
         for shard, payloads in pd.concat(frames).groupby("shard"):
             self._answer(int(shard), payloads)
@@ -63,7 +63,7 @@ class LocalBudgetedEngine:
         table = table.rename_columns([f"{leaf.stream.alias}.{name}" for name in table.column_names])
         order = pa.array(range(self._order, self._order + len(rows)), pa.int64())
         self._order += len(rows)
-        columns = ", ".join(f"{sql} AS {name}" for name, sql in (*text.columns, (PLACE, text.shard)))
+        columns = ", ".join(f"{sql} AS {name}" for name, sql in (*text.columns, (SHARD, text.shard)))
         taken = self._engine.query(
             f"SELECT {columns}, {ORDER} FROM rows WHERE {text.where}",
             {"rows": table.append_column(ORDER, order)},

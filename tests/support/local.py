@@ -21,7 +21,7 @@ from millpond.query.types import SqlType
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.row_kinds import RowKind
 from millpond.runtime.sql import Dialect
-from millpond.spark.operator import Keeper, Partial
+from millpond.spark.operators.exact import SynopsisMapper, SynopsisProcessor
 
 
 def arrow_type(type_: SqlType) -> pa.DataType:
@@ -93,7 +93,7 @@ class Local:
             rows = [row for name, row in batch if name == stream]
             for task in range(tasks):
                 taken = self._coded(stream, rows[task::tasks])
-                for part in Partial(program, stream)(taken):
+                for part in SynopsisMapper(program, stream)(taken):
                     frames.append(part.to_pandas())
         self.entries = 0
         for shard, payloads in pd.concat(frames).groupby("shard"):
@@ -109,9 +109,9 @@ class Local:
         return list(coded.to_batches())
 
     def _keep(self, shard: int, payloads: pd.DataFrame) -> None:
-        keeper = Keeper(self.compiled.program, len(self.query.columns), self.types)
-        keeper.init(FakeHandle(self.shards.setdefault(shard, FakeState())))  # type: ignore[arg-type]
-        for frame in keeper.handleInputRows((shard,), iter([payloads]), None):
+        processor = SynopsisProcessor(self.compiled.program, len(self.query.columns), self.types)
+        processor.init(FakeHandle(self.shards.setdefault(shard, FakeState())))  # type: ignore[arg-type]
+        for frame in processor.handleInputRows((shard,), iter([payloads]), None):
             for row in pa.Table.from_pandas(frame, preserve_index=False).to_pylist():
                 if row["_kind"] == RowKind.STATE:
                     self.entries += row["_entries"]

@@ -1,4 +1,4 @@
-"""The tour for a newcomer: Table I of paper 1, judged afresh, and one verdict of each kind with its proof."""
+"""The tour of ``millpond demo``: Table I of paper 1, and two of its verdicts with their proofs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ROWS = 3
 
 @dataclass(frozen=True)
 class Example:
-    """A query of Table I, ``SELECT`` left off, judged with duplicates kept and with DISTINCT."""
+    """A query of Table I without its ``SELECT``, and its verdicts with duplicates kept and with DISTINCT."""
 
     name: str
     text: str
@@ -41,8 +41,8 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """One probe of a witness, tried on all optional rows and on all but the one that it asks for."""
+class ProbeRun:
+    """One probe of a witness, run after all rows of the universe and after all but the row that it tests."""
 
     rows: tuple[str, ...]
     probe: tuple[str, ...]
@@ -53,46 +53,48 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Tour:
+    """What the demo shows: Table I, then a bounded and an unbounded query with the proof of each verdict."""
+
     examples: tuple[Example, ...]
     bounded: Verdict
     unbounded: Verdict
-    experiment: Experiment
+    experiment: ProbeRun
 
 
-def tour() -> Tour:
-    """Everything the demo shows, computed by the checker.
+def make_tour() -> Tour:
+    """Everything that the demo shows before it starts Spark.
 
-    >>> [(e.name, e.kept.outcome, e.distinct.outcome) for e in tour().examples][3]
+    >>> [(e.name, e.kept.outcome, e.distinct.outcome) for e in make_tour().examples][3]
     ('Q4', 'unbounded', 'bounded')
     """
     examples = tuple(
-        Example(name, text, judged(f"SELECT {text}"), judged(f"SELECT DISTINCT {text}"))
+        Example(name, text, decide_query(f"SELECT {text}"), decide_query(f"SELECT DISTINCT {text}"))
         for name, text in TABLE_I
     )
     shown = next(example for example in examples if example.name == _SHOWN)
-    return Tour(examples, shown.distinct, shown.kept, _experiment(shown.kept))
+    return Tour(examples, shown.distinct, shown.kept, _run_probe(shown.kept))
 
 
-def judged(query: str) -> Verdict:
+def decide_query(query: str) -> Verdict:
     """The verdict on a query over the streams of the tour."""
     [parsed] = parse(CATALOG + query)
     return decide(parsed)
 
 
-def _experiment(verdict: Verdict) -> Experiment:
+def _run_probe(verdict: Verdict) -> ProbeRun:
     witness = verdict.witness(_ROWS)
     rows, probe = witness["universe"], witness["probes"][_PROBE - 1]
     others = [row for number, row in enumerate(rows, start=1) if number != _PROBE]
-    return Experiment(
+    return ProbeRun(
         rows=tuple(map(_row_text, rows)),
         probe=tuple(map(_row_text, probe)),
         number=_PROBE,
-        with_row=_emitted(verdict.query, [*witness["setup"], *rows], probe),
-        without_row=_emitted(verdict.query, [*witness["setup"], *others], probe),
+        with_row=_count_results(verdict.query, [*witness["setup"], *rows], probe),
+        without_row=_count_results(verdict.query, [*witness["setup"], *others], probe),
     )
 
 
-def _emitted(query: Query, before: Sequence[dict[str, Any]], probe: Sequence[dict[str, Any]]) -> int:
+def _count_results(query: Query, before: Sequence[dict[str, Any]], probe: Sequence[dict[str, Any]]) -> int:
     """How many result rows the probe adds."""
     return answer(query, _by_stream([*before, *probe])).total() - answer(query, _by_stream(before)).total()
 

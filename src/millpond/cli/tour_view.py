@@ -12,60 +12,60 @@ from rich.table import Table
 from rich.text import Text
 
 from millpond.analysis.verdict import BOUNDED, Verdict
-from millpond.cli.tour import CATALOG, Experiment, Tour
+from millpond.cli.tour import CATALOG, ProbeRun, Tour
 
 _STYLES = {"bounded": "bold green", "unbounded": "bold red", "undetermined": "bold yellow"}
 _SHORT = {
-    "unbounded-projection": "any number of values",
-    "unbounded-equality-join": "any number of values to match",
+    "unbounded-projection": "unboundedly many values",
+    "unbounded-equality-join": "unboundedly many values to match",
     "counted-inequality-join": "every match counts",
-    "conflicting-references": "no row is the best for all",
+    "conflicting-references": "no row is best for all of them",
 }
-# What the other columns of the table take at least.
+# The least width of the other columns of the table.
 _VERDICTS_WIDTH = 54
 
 
-def page(tour: Tour, width: int) -> Group:
-    """What it is about, Table I, a bound, a proof of growth, and what to type next."""
+def tour_page(tour: Tour, width: int) -> Group:
+    """The question, Table I, a bounded query, and an unbounded one with its proof."""
     return Group(
-        _heading("Can this query run for ever in a fixed amount of memory?"),
+        _heading("Can this query run forever in a fixed amount of memory?"),
         _paragraph(
-            "Two endless streams, and seven queries over them; each once as it stands and once with DISTINCT:"
+            "Two unbounded streams, and seven queries over them, each with duplicates kept and with DISTINCT:"
         ),
         _code(CATALOG),
         _table(tour, width),
-        _heading("Bounded: what is kept is all that is ever needed"),
+        _heading("Bounded: a few rows answer the query forever"),
         _code(tour.bounded.query_text),
         _explained(tour.bounded),
         Text(
             "A row of T that matches any row of S also matches the one with the smallest B. "
-            "The rest can be forgotten."
+            "So all other rows can be dropped."
         ),
-        _heading("Unbounded: a proof that no program can do it"),
+        _heading("Unbounded: a proof that every program needs growing memory"),
         _code(tour.unbounded.query_text),
         _explained(tour.unbounded),
         _experiment(tour.experiment),
     )
 
 
-def closing() -> Group:
-    return Group(_heading("Next"), _next())
+def closing_page() -> Group:
+    return Group(_heading("Next"), _next_steps())
 
 
-def live_heading(verdict: Verdict) -> Group:
-    """What the race is about."""
+def race_heading(verdict: Verdict) -> Group:
+    """The query that Millpond and Spark run, and its bound."""
     return Group(
-        _heading("Live on Spark: what is kept, batch by batch"),
+        _heading("Live on Spark: rows kept, batch by batch"),
         _code(verdict.query_text),
         _paragraph(
             f"Millpond runs it exactly, with at most {verdict.state.entries} entries. "
-            "Spark's own join keeps every row that passes the filter, for ever."
+            "Spark's own join keeps every row that passes the filter, forever."
         ),
     )
 
 
 def race_table(ours: Sequence[tuple[int, int, float]], theirs: Sequence[tuple[int, int, float]]) -> Table:
-    """(rows read, kept, seconds) of each batch of both."""
+    """The batches of both joins so far: rows read in total, rows kept, seconds."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("rows read", justify="right", style="dim")
     for name, style in (
@@ -114,14 +114,14 @@ def _table(tour: Tour, width: int) -> Table:
     table.add_column("DISTINCT")
     room = min(max(width - _VERDICTS_WIDTH, 24), 52)
     for example in tour.examples:
-        table.add_row(example.name, _folded(example.text, room), _cell(example.kept), _cell(example.distinct))
+        table.add_row(example.name, _fold(example.text, room), _cell(example.kept), _cell(example.distinct))
     return table
 
 
-def _folded(query: str, width: int) -> str:
-    """Lines that break before WHERE and AND only.
+def _fold(query: str, width: int) -> str:
+    """The query in lines that break before WHERE and AND only.
 
-    >>> print(_folded("A FROM S, T WHERE B < D AND A = 10", 24))
+    >>> print(_fold("A FROM S, T WHERE B < D AND A = 10", 24))
     A FROM S, T WHERE B < D
     AND A = 10
     """
@@ -136,44 +136,44 @@ def _folded(query: str, width: int) -> str:
 
 
 def _cell(verdict: Verdict) -> Text:
-    """The outcome, and under it what it comes to."""
+    """The outcome, and below it the bound or the first reason."""
     cell = Text(verdict.outcome, style=_STYLES[verdict.outcome])
     if verdict.outcome == BOUNDED:
         entries = verdict.state.entries
-        note = f"{entries} entries" if entries else "nothing to keep"
+        note = f"{entries} entries" if entries else "nothing is kept"
     else:
         reason = verdict.reasons[0]
         note = f"{reason.predicate or reason.columns[0]}: {_SHORT.get(reason.code, reason.code)}"
     return cell.append(f"\n{note}", style="not bold default")
 
 
-def _experiment(experiment: Experiment) -> RenderableType:
+def _experiment(experiment: ProbeRun) -> RenderableType:
     count = len(experiment.rows)
-    lines = [f"Take {count} rows, any of which may or may not have arrived:"]
+    lines = [f"Take {count} rows; each may or may not have arrived:"]
     lines += [f"  {number}.  {row}" for number, row in enumerate(experiment.rows, start=1)]
     lines += [
-        f"Then let probe {experiment.number} arrive: {', '.join(experiment.probe)}. It makes the query write",
-        f"  {_rows(experiment.with_row)} if row {experiment.number} was there,",
-        f"  {_rows(experiment.without_row)} if it was not (and the others were).",
-        f"So the answer tells whether row {experiment.number} was there, and each row has such a probe: "
+        f"Then probe {experiment.number} arrives: {', '.join(experiment.probe)}. The query emits",
+        f"  {_count_rows(experiment.with_row)} if row {experiment.number} has arrived,",
+        f"  {_count_rows(experiment.without_row)} if it has not (and the others have).",
+        f"So the answer shows whether row {experiment.number} has arrived, and each row has such a probe: "
         f"a program must remember which of the {count} rows arrived, one of {2**count} cases. "
         f"With N rows there are 2^N cases, so memory grows with the stream.",
     ]
     return Padding(Text("\n".join(lines)), (0, 0, 0, 2))
 
 
-def _rows(count: int) -> str:
+def _count_rows(count: int) -> str:
     return "nothing" if count == 0 else "1 row" if count == 1 else f"{count} rows"
 
 
-def _next() -> RenderableType:
+def _next_steps() -> RenderableType:
     table = Table.grid(padding=(0, 3))
     for command, effect in (
-        ("millpond check FILE.sql", "the verdict on your own query"),
-        ("millpond check FILE.sql --json", "the same for a program; exit code 1 means unbounded"),
-        ("millpond witness FILE.sql -n 5", "input that proves an unbounded query unbounded"),
-        ("millpond run FILE.sql --output DIR", "a bounded query on Spark, in the memory proven enough"),
-        ("… --memory N", "an unbounded one on a budget of N tuples, with a count of what it missed"),
+        ("millpond check FILE.sql", "decide your own query"),
+        ("millpond check FILE.sql --json", "the same as JSON; exit code 1 means unbounded"),
+        ("millpond witness FILE.sql -n 5", "rows that prove that memory must grow"),
+        ("millpond run FILE.sql --output DIR", "run a bounded query on Spark, in its proven memory"),
+        ("… --memory N", "run an unbounded query on N tuples, and estimate what it misses"),
     ):
         table.add_row(Text(command, style="cyan", no_wrap=True), effect)
     return Padding(table, (0, 0, 0, 2))

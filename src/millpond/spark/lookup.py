@@ -1,27 +1,26 @@
-"""A stream joined with relations in databases: each row is answered by itself, with rows looked up."""
+"""The lookup engine: each row of a stream is answered by itself, with rows read from databases."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
-from pathlib import Path
 from uuid import uuid4
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from millpond.engines.lookup.database import DatabaseTable, find_table
-from millpond.engines.lookup.declaration import find_lookup_tables, read_declaration
+from millpond.engines.lookup.database import DatabaseTable
 from millpond.engines.lookup.lookup_join import COUNTED, MEASURED, LookupJoin, LookupStep, output_schema
 from millpond.engines.lookup.plan import KeyedLookup, LookupPlan, plan_lookups
-from millpond.query.model import Query, Ref, Select
+from millpond.query.model import Ref, Select
 from millpond.runtime.arrow_ipc import schema_to_bytes
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, all_of, condition_sql, expression_sql
-from millpond.spark.enriched import Opened
-from millpond.spark.source import Source, spark_type
-from millpond.spark.stream import NO_NOTE, Built, result_schema
+from millpond.spark.answer import NO_NOTE, AnswerFrame, result_schema
+from millpond.spark.job import Job
+from millpond.spark.sources.schema import spark_type
+from millpond.spark.stream_static import RowInputs, prefixed_name
 
 _MEASURE_NOTE = (
     f"CASE WHEN {MEASURED} IS NOT NULL THEN named_struct('entries', {COUNTED}, "
@@ -30,31 +29,25 @@ _MEASURE_NOTE = (
 )
 
 
-def located_relations(
-    query: Query, memory: int | None, policy: str | None, folder: Path | None = None
-) -> dict[str, DatabaseTable]:
-    """The relations of a query that are looked up, found in their databases; needs no Spark."""
-    tables = find_lookup_tables(query)
-    if tables:
-        plan_lookups(query)
-    return {table.name: find_table(read_declaration(table, memory, policy, folder)) for table in tables}
+class LookupEngine:
+    """Runs queries over streams and relations that stay in their databases; it reads other relations once."""
+
+    holds_rows_back = False
+
+    def accepts(self, job: Job) -> bool:
+        return bool(job.lookups)
+
+    def build(self, job: Job) -> AnswerFrame:
+        schema = result_schema(job.spark, job.query)
+        inputs = RowInputs(job.query, job.sources, schema)
+        frames: list[DataFrame] = []
+        for select, joined in zip(job.query.selects, plan_lookups(job.query), strict=True):
+            rows, rejected = inputs.cross_join(joined.base)
+            frames += [*rejected, _look_up_rows(select, joined, rows, schema, job.lookups, job.time_zone)]
+        return AnswerFrame(reduce(DataFrame.unionAll, frames), tuple(schema.names), False, partitions=1)
 
 
-def build_lookup(
-    spark: SparkSession, query: Query, sources: Mapping[str, Source], located: Mapping[str, DatabaseTable]
-) -> Built:
-    """The query over its sources, the relations ``located`` being looked up and others read once."""
-    schema = result_schema(spark, query)
-    opened = Opened(query, sources, schema)
-    frames: list[DataFrame] = []
-    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    for select, joined in zip(query.selects, plan_lookups(query), strict=True):
-        rows, rejected = opened.crossed(joined.base)
-        frames += [*rejected, _looked_up(select, joined, rows, schema, located, zone)]
-    return Built(reduce(DataFrame.unionAll, frames), tuple(schema.names), stateful=False, partitions=1)
-
-
-def _looked_up(
+def _look_up_rows(
     select: Select,
     joined: LookupPlan,
     base: DataFrame,
@@ -62,25 +55,27 @@ def _looked_up(
     located: Mapping[str, DatabaseTable],
     zone: str,
 ) -> DataFrame:
-    """The select's rows, and what was counted."""
+    """The select's results, and the measures of its lookups."""
     there = {o.alias for o in joined.base}
-    # In Python every column has a plain name: PySpark takes a dot for the way into a struct.
+    # Columns get names without dots, which PySpark would take for fields of a struct.
     names = {ref: f"c{number}" for number, ref in enumerate(joined.needed)}
-    columns = [F.col(_name(ref)).alias(name) for ref, name in names.items() if ref.occurrence in there]
+    columns = [
+        F.col(prefixed_name(ref)).alias(name) for ref, name in names.items() if ref.occurrence in there
+    ]
     steps: list[LookupStep] = []
     for keyed in joined.steps:
-        asked, made = _asked(select, keyed, names, f"_key{len(steps)}")
+        asked, made = _key_columns(select, keyed, names, f"_key{len(steps)}")
         columns += made
         alias, relation = keyed.occurrence.alias, located[keyed.occurrence.table.name]
         added = tuple((ref.column, name) for ref, name in names.items() if ref.occurrence == alias)
         steps.append(LookupStep(uuid4().hex, relation, asked, keyed.columns, added))
-    before = all_of([condition_sql(c, _name, Dialect.SPARK) for c in joined.before])
+    before = all_of([condition_sql(c, prefixed_name, Dialect.SPARK) for c in joined.before])
     taken = base.where(F.expr(before)).select(*columns)
     kinds = {name: select.type_of(ref) for ref, name in names.items()}
     lookup = LookupJoin(tuple(steps), schema_to_bytes(output_schema(kinds, zone)), zone)
-    told = [StructField(MEASURED, StringType()), StructField(COUNTED, LongType())]
+    measure = [StructField(MEASURED, StringType()), StructField(COUNTED, LongType())]
     fields = [StructField(name, spark_type(kind)) for name, kind in kinds.items()]
-    found = taken.mapInArrow(lookup.__call__, StructType([*fields, *told]))
+    found = taken.mapInArrow(lookup.__call__, StructType([*fields, *measure]))
     after = all_of([condition_sql(c, names.__getitem__, Dialect.SPARK) for c in joined.after])
     items = [
         F.expr(f"CASE WHEN {MEASURED} IS NULL THEN {text} END").cast(field.dataType).alias(field.name)
@@ -95,10 +90,10 @@ def _looked_up(
     )
 
 
-def _asked(
+def _key_columns(
     select: Select, keyed: KeyedLookup, names: Mapping[Ref, str], prefix: str
 ) -> tuple[tuple[str, ...], list[Column]]:
-    """The columns with the values of a key, in its types; and those of them that have to be made."""
+    """The columns with the values of a lookup key in the key's types; and those that have to be added."""
     asked: list[str] = []
     made: list[Column] = []
     for own, expr in zip(keyed.columns, keyed.asked, strict=True):
@@ -107,10 +102,6 @@ def _asked(
             asked.append(names[expr])
             continue
         asked.append(f"{prefix}_{len(asked)}")
-        text = expression_sql(expr, _name, Dialect.SPARK)
+        text = expression_sql(expr, prefixed_name, Dialect.SPARK)
         made.append(F.expr(f"try_cast({text} AS {kind})").alias(asked[-1]))
     return tuple(asked), made
-
-
-def _name(ref: Ref) -> str:
-    return Dialect.SPARK.name_of(str(ref))

@@ -1,4 +1,4 @@
-"""What each micro-batch did: as a line of JSON, and as a running total."""
+"""The metrics of each micro-batch, as a line of JSON, and the totals of a run."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from millpond.errors import MillpondError
 from millpond.runtime.row_kinds import BatchMeasure
-from millpond.spark.sink import Written
-from millpond.spark.status import Phase, Snapshot
+from millpond.spark.progress import Phase, Snapshot
+from millpond.spark.sink import WrittenBatch
 
 _OUR_OPERATOR = "transformWithState"
-_RECENT = 5  # batches over which the rate is taken
-_IDLE = 2.0  # seconds without a batch after which a run is waiting
+_RECENT = 5  # batches over which the rate is averaged
+_IDLE = 2.0  # seconds without a batch after which a run counts as waiting
 
 
 @dataclass(frozen=True)
 class BatchMetrics:
     """A line of the metrics file; ``state_bound`` is the proven bound on ``state_entries``.
 
-    ``waiting_rows`` are those of moments that not every stream has moved past.  ``missed_rows`` estimates
-    the results missed because of tuples that were shed; ``missed_error`` is its standard error.
+    ``waiting_rows`` are in the reorder buffer, because not every stream has moved past their timestamp.
+    ``missed_rows`` estimates the results that shed tuples would have given; ``missed_error`` is its standard
+    error.
     """
 
     batch: int
@@ -51,7 +52,7 @@ class BatchMetrics:
 
 
 class Tally:
-    """Turns batches into metrics, and keeps the totals of a run that began at the time ``began``."""
+    """Turns batches into metrics, and adds up the totals of a run that began at the time ``began``."""
 
     def __init__(self, bound: int | None, scans: Sequence[int], began: float) -> None:
         self._bound = bound
@@ -63,10 +64,10 @@ class Tally:
         self._totals = {"batches": 0, "input_rows": 0, "output_rows": 0, "rejected_rows": 0}
         self._measures: dict[str, int] = dict.fromkeys(BatchMeasure, 0)
 
-    def add(self, written: Written, progress: StreamingQueryProgress, now: float) -> BatchMetrics:
-        """A batch, from what the sink counted and what Spark says of it.
+    def add(self, written: WrittenBatch, progress: StreamingQueryProgress, now: float) -> BatchMetrics:
+        """Add a batch, from the counts of the sink and the progress that Spark reports.
 
-        The state is what was last reported, and what Spark's own operators hold.
+        The state is what Millpond's operator reported last, plus what Spark's own operators hold.
         """
         if written.entries is not None:
             self._reported = (written.entries, written.bytes or 0)
@@ -75,7 +76,7 @@ class Tally:
         own = [each for each in progress.stateOperators if not each.operatorName.startswith(_OUR_OPERATOR)]
         for name, value in written.measures.items():
             self._measures[name] += value
-        measured = dict.fromkeys(BatchMeasure, 0) | dict(written.measures)
+        measured: dict[str, int] = dict.fromkeys(BatchMeasure, 0) | dict(written.measures)
         rows, seconds = _input_rows(progress, self._scans), progress.batchDuration / 1000
         batch = BatchMetrics(
             batch=written.batch,
@@ -128,15 +129,15 @@ class Tally:
 
 
 def _input_rows(progress: StreamingQueryProgress, scans: Sequence[int]) -> int:
-    """Rows that arrived.  Spark counts a row as often as its source is read; 0 is for one not to count."""
+    """The rows that arrived.  Spark counts a row once per scan; a source with 0 scans is not counted."""
     if len(scans) != len(progress.sources):
         return progress.numInputRows
     counted = [(each, times) for each, times in zip(progress.sources, scans, strict=True) if times]
     return sum(each.numInputRows // times for each, times in counted)
 
 
-def scans_of(frame: DataFrame) -> list[int]:
-    """How often the plan of a frame reads each of its sources, in the order in which Spark lists them."""
+def count_scans(frame: DataFrame) -> list[int]:
+    """How often the plan of a frame scans each of its sources, in the order in which Spark lists them."""
     plan: Any = frame._jdf.queryExecution().analyzed()
     leaves = plan.collectLeaves()
     streams = [leaves.apply(i) for i in range(leaves.size())]
@@ -152,7 +153,7 @@ def scans_of(frame: DataFrame) -> list[int]:
 
 
 class MetricsFile:
-    """One JSON object a line, each on the disk before the next batch; a file that exists is continued."""
+    """One JSON object per line, flushed after each batch; an existing file is appended to."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -163,7 +164,8 @@ class MetricsFile:
 
 
 @contextmanager
-def metrics_file(path: str | None) -> Iterator[MetricsFile | None]:
+def open_metrics(path: str | None) -> Iterator[MetricsFile | None]:
+    """Open the metrics file; None without a path."""
     if path is None:
         yield None
         return
@@ -179,7 +181,7 @@ def metrics_file(path: str | None) -> Iterator[MetricsFile | None]:
 
 
 def _ends_within_a_line(path: str) -> bool:
-    """Whether an earlier run was killed while it wrote."""
+    """Whether an earlier run was killed while it wrote a line."""
     try:
         with open(path, "rb") as stream:
             if stream.seek(0, 2) == 0:

@@ -1,13 +1,13 @@
-"""A query as a job, from the file to the last row written.
+"""Runs a query of a file on Spark, until the input ends or the user stops it.
 
-file → verdict → session → sources → frame → sink, until the input ends or the user ends it.
+verdict → admission → Spark session → sources → engine → sink.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -15,116 +15,88 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millpond.analysis.decide import check
 from millpond.analysis.verdict import Verdict
-from millpond.engines.lookup.database import DatabaseTable
 from millpond.engines.lookup.declaration import find_lookup_tables
 from millpond.errors import MillpondError, RunError
-from millpond.frontend.parse import read_text
-from millpond.spark.budget import Budget
+from millpond.spark.admission import Allowance, admit
 from millpond.spark.checkpoint import Folders
+from millpond.spark.engines import choose_engine
 from millpond.spark.failure import cause_of
 from millpond.spark.files import Files
-from millpond.spark.lookup import located_relations
-from millpond.spark.metrics import MetricsFile, Tally, metrics_file, scans_of
-from millpond.spark.refusal import refuse_unless_runnable
+from millpond.spark.job import Job
+from millpond.spark.metrics import MetricsFile, Tally, count_scans, open_metrics
+from millpond.spark.options import RunOptions
+from millpond.spark.progress import Phase, Snapshot
+from millpond.spark.rejected import collect_rejected
 from millpond.spark.session import open_session, set_partitions
 from millpond.spark.sink import Sink
-from millpond.spark.status import Phase, Snapshot
-from millpond.spark.stop import Stop, interruptible
+from millpond.spark.sources.open import open_source
+from millpond.spark.stop import Stop, run_interruptibly
 
-_ENDINGS = "endings"
+# The folder of the checkpoint in which a file appears when the input has ended.
+_END_OF_INPUT = "endings"
 _POLL = 0.2  # seconds between two looks at a running query
 _SPARK_ERRORS = (Py4JError, PySparkException, OSError)
 
 
 def run(
-    file: str,
-    output: str,
-    *,
-    once: bool = False,
-    format: str = "json",
-    metrics: str | None = None,
-    checkpoint: str | None = None,
-    master: str | None = None,
-    strict: bool = False,
-    query: int | None = None,
-    memory: int | None = None,
-    policy: str | None = None,
+    verdict: Verdict,
+    folder: Path,
+    options: RunOptions,
     report: Callable[[Snapshot], None] = lambda snapshot: None,
 ) -> Snapshot:
-    """Run a query of a file (``query`` counts from 1); what comes back is how it ended, done or stopped.
+    """Run a query; return its final totals, with the phase DONE or STOPPED.
 
-    A query that is not bounded runs with at most ``memory`` tuples kept by a ``policy``.
-
-    Raises RunError if the run fails, another MillpondError if it cannot begin, and KeyboardInterrupt if the
-    user does not wait for the current batch.  ``memory`` and ``policy`` say how many rows of a relation in a
-    database are kept, and which, where its declaration does not.  ``report`` is called a few times a second.
+    Relative paths in the declarations are relative to ``folder``.  ``report`` is called a few times a second.
+    Raises RunError if the run fails, another MillpondError if it cannot start, and KeyboardInterrupt if the
+    user does not wait for the current batch.
     """
     began = time.monotonic()
-    verdict = _verdict(file, query)
-    folder = Path(file).resolve().parent
-    if policy is not None and memory is None and not find_lookup_tables(verdict.query):
-        raise MillpondError("a policy chooses what a budget keeps", remedy="give --memory N too")
-    refuse_unless_runnable(verdict, memory, folder)
-    located = located_relations(verdict.query, memory, policy, folder)
-    budget = None if located else Budget.of(verdict, memory, policy)
-    bound = verdict.state.entries if budget is None else budget.memory
+    if options.policy is not None and options.memory is None and not find_lookup_tables(verdict.query):
+        raise MillpondError("--policy needs a budget to choose for", remedy="give --memory N too")
+    allowance = admit(verdict, options.memory, options.policy, folder)
+    bound = verdict.state.entries if allowance.budget is None else allowance.budget.memory
 
     def work(stop: Stop) -> Snapshot:
         report(Snapshot(Phase.STARTING, state_bound=bound))
         try:
-            with open_session(master) as spark:
-                job = _prepared(spark, verdict, budget, located, folder, output, checkpoint, format, strict)
-                tally = Tally(bound, job.scans(), began)
-                watch = _Watch(job, tally, log, stop)
-                ended = watch.until_it_ends(once, report)
-                if once and ended.phase is Phase.DONE and job.announce_end():
-                    ended = watch.until_it_ends(once, report)
+            with open_session(options.master) as spark:
+                prepared = _prepare(spark, verdict, allowance, folder, options)
+                watcher = _Watcher(prepared, Tally(bound, prepared.scans(), began), log, stop)
+                ended = watcher.run_to_end(options.once, report)
+                if options.once and ended.phase is Phase.DONE and prepared.announce_end_of_input():
+                    ended = watcher.run_to_end(options.once, report)
                 return ended
         except _SPARK_ERRORS as error:
             raise RunError(cause_of(error)) from None
 
-    with metrics_file(metrics) as log:
-        return interruptible(work)
-
-
-def _verdict(file: str, number: int | None) -> Verdict:
-    """The verdict on the query asked for."""
-    found = check(read_text(file))
-    verdicts = found if isinstance(found, list) else [found]
-    if number is None and len(verdicts) > 1:
-        message = f"the file holds {len(verdicts)} queries, and a run takes one"
-        raise MillpondError(message, remedy="choose it with --query K")
-    if number is not None and not 1 <= number <= len(verdicts):
-        remedy = f"give a number from 1 to {len(verdicts)}" if len(verdicts) > 1 else "leave --query out"
-        raise MillpondError(f"there is no query {number}", remedy=remedy)
-    return verdicts[(number or 1) - 1]
+    with open_metrics(options.metrics) as log:
+        return run_interruptibly(work)
 
 
 # --- starting ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Job:
-    """What is ready to start."""
+class PreparedRun:
+    """A query that is ready to start; a file in ``end_folder`` announces the end of the input."""
 
     frame: DataFrame
     sink: Sink
     checkpoint: str
     files: Files
-    endings: str | None  # the folder where the end of the input is announced
+    end_folder: str | None
 
     def scans(self) -> list[int]:
-        """How often each source is read; the announcement of the end, which comes last, is no input."""
-        scans = scans_of(self.frame)
-        return scans if self.endings is None else [*scans[:-1], 0]
+        """How often each source is scanned; the end-of-input stream, which comes last, counts as 0."""
+        scans = count_scans(self.frame)
+        return scans if self.end_folder is None else [*scans[:-1], 0]
 
-    def announce_end(self) -> bool:
-        """Let what waits for later rows go on with the next start; False where nothing can wait."""
-        if self.endings is None:
+    def announce_end_of_input(self) -> bool:
+        """Let the next start process the rows that are held back; False if the engine holds none back."""
+        if self.end_folder is None:
             return False
-        self.files.create(f"{self.endings}/{time.time_ns()}", "end\n")
+        self.files.create(f"{self.end_folder}/{time.time_ns()}", "end\n")
         return True
 
     def start(self, once: bool) -> StreamingQuery:
@@ -135,92 +107,72 @@ class _Job:
         ).start()
 
 
-def _prepared(
-    spark: SparkSession,
-    verdict: Verdict,
-    budget: Budget | None,
-    located: Mapping[str, DatabaseTable],
-    folder: Path,
-    output: str,
-    checkpoint: str | None,
-    format: str,
-    strict: bool,
-) -> _Job:
-    """Everything up to the start.  The folders are looked at first and claimed last."""
-    from millpond.spark.enriched import build_enriched, is_enriched, unreadable_rows
-    from millpond.spark.lookup import build_lookup
-    from millpond.spark.shedding import build_shedding
-    from millpond.spark.source import open_source
-    from millpond.spark.stream import build
-    from millpond.spark.timed import build_timed
-
+def _prepare(
+    spark: SparkSession, verdict: Verdict, allowance: Allowance, folder: Path, options: RunOptions
+) -> PreparedRun:
+    """Do everything up to the start.  The folders are checked first and claimed last."""
     files, query = Files(spark), verdict.query
-    output = files.absolute(output)
-    checkpoint = files.absolute(checkpoint) if checkpoint else f"{output}/_checkpoint"
-    sink = Sink(files, output, format)
+    output = files.absolute(options.output)
+    checkpoint = files.absolute(options.checkpoint) if options.checkpoint else f"{output}/_checkpoint"
+    sink = Sink(files, output, options.format)
     folders = Folders(files, checkpoint, output)
     continued = folders.check(query)
     sources = {
-        name: open_source(spark, table, folder, strict)
+        name: open_source(spark, table, folder, options.strict)
         for name, table in query.tables.items()
-        if name not in located
+        if name not in allowance.lookups
     }
-    endings = None
-    if budget is not None:
-        built = build_shedding(spark, query, budget.memory, budget.choice, sources)
-    elif located:
-        built = build_lookup(spark, query, sources, located)
-    elif verdict.timed is not None and is_enriched(query):
-        built = build_enriched(spark, query, sources)
-    elif verdict.timed is not None:
-        endings = f"{checkpoint}/{_ENDINGS}"
-        files.make_folder(endings)
-        ending = spark.readStream.text(endings)
-        built = build_timed(spark, query, verdict.timed, sources, ending)
-    else:
-        assert verdict.plan is not None  # as every bounded query has one
-        built = build(spark, query, verdict.plan, sources)
-    partitions = built.partitions or spark.sparkContext.defaultParallelism
-    if continued is not None:  # Spark cannot divide the state anew
+    job = Job(spark, verdict, allowance, sources)
+    engine = choose_engine(job)
+    end_folder = None
+    if engine.holds_rows_back:
+        end_folder = f"{checkpoint}/{_END_OF_INPUT}"
+        files.make_folder(end_folder)
+        job = replace(job, end_of_input=spark.readStream.text(end_folder))
+    answer = engine.build(job)
+    partitions = answer.partitions or spark.sparkContext.defaultParallelism
+    if continued is not None:  # Spark cannot repartition the state
         partitions = continued.partitions
     set_partitions(spark, partitions)
     folders.claim(query, partitions, continued)
     if continued is None:
         for name, source in sources.items():
             if not query.tables[name].streaming and source.rejects:
-                sink.reject(name, unreadable_rows(source))
-    return _Job(built.frame, sink, checkpoint, files, endings)
+                sink.write_rejected_relation(name, collect_rejected(source))
+    return PreparedRun(answer.frame, sink, checkpoint, files, end_folder)
 
 
 # --- watching ----------------------------------------------------------------------------------------
 
 
-class _Watch:
-    """Follows a query from its start to its end, and notes each batch that Spark has committed."""
+class _Watcher:
+    """Follows a query from its start to its end, and records each batch that Spark has committed."""
 
-    def __init__(self, job: _Job, tally: Tally, log: MetricsFile | None, stop: Stop) -> None:
-        self._job = job
+    def __init__(self, prepared: PreparedRun, tally: Tally, log: MetricsFile | None, stop: Stop) -> None:
+        self._prepared = prepared
         self._tally = tally
         self._log = log
         self._stop = stop
 
-    def until_it_ends(self, once: bool, report: Callable[[Snapshot], None]) -> Snapshot:
+    def run_to_end(self, once: bool, report: Callable[[Snapshot], None]) -> Snapshot:
         self._stop.patient = True
-        query = self._job.start(once)
+        query = self._prepared.start(once)
         try:
-            while not query.awaitTermination(_POLL):  # type: ignore[arg-type]  # parts of a second are fine
+            while not query.awaitTermination(_POLL):  # type: ignore[arg-type]  # fractions of a second are fine
                 if self._stop.urgent:
                     query.stop()
                     continue
-                phase = self._phase(query)  # first, so that a query that waits has no batch left to note
-                self._note_batches(query)
+                phase = self._phase(
+                    query
+                )  # first: if the query is waiting, all its batches are recorded below
+                self._record_batches(query)
                 report(self._tally.snapshot(phase, time.monotonic()))
                 if self._stop.requested:
-                    self._end(query)
+                    self._stop_after_batch(query)
         except _SPARK_ERRORS as error:
             if not self._stop.requested:
-                raise RunError(cause_of(self._job.sink.failure or error)) from None
-        self._note_batches(query)
+                raise RunError(cause_of(self._prepared.sink.failure or error)) from None
+        self._record_batches(query)
         phase = Phase.STOPPED if self._stop.requested else Phase.DONE
         return self._tally.snapshot(phase, time.monotonic())
 
@@ -228,24 +180,24 @@ class _Watch:
         if self._stop.requested:
             return Phase.STOPPING
         status = query.status
-        looking = status["message"].startswith(("Waiting for", "Getting offsets"))
-        return Phase.WAITING if looking and not status["isDataAvailable"] else Phase.RUNNING
+        is_polling = status["message"].startswith(("Waiting for", "Getting offsets"))
+        return Phase.WAITING if is_polling and not status["isDataAvailable"] else Phase.RUNNING
 
-    def _end(self, query: StreamingQuery) -> None:
-        """Let the current batch end, and no other begin."""
-        self._job.sink.stop()
+    def _stop_after_batch(self, query: StreamingQuery) -> None:
+        """Let the current batch finish, and start no other."""
+        self._prepared.sink.stop()
         if not query.status["isTriggerActive"]:
             query.stop()
 
-    def _note_batches(self, query: StreamingQuery) -> None:
-        """Batches that are written and committed.  One that is not committed will run again."""
-        waiting = self._job.sink.written
-        last = query.lastProgress if waiting else None
-        if last is None or last.batchId < min(list(waiting)):
+    def _record_batches(self, query: StreamingQuery) -> None:
+        """Record the batches that are written and committed.  One that is not committed will run again."""
+        unrecorded = self._prepared.sink.written
+        last = query.lastProgress if unrecorded else None
+        if last is None or last.batchId < min(list(unrecorded)):
             return
-        # Spark speaks of a batch before it begins, too; then there is no duration of its execution.
+        # Spark also reports progress before a batch starts; then there is no duration of its execution.
         for progress in query.recentProgress:
-            written = waiting.pop(progress.batchId, None) if "addBatch" in progress.durationMs else None
+            written = unrecorded.pop(progress.batchId, None) if "addBatch" in progress.durationMs else None
             if written is not None:
                 batch = self._tally.add(written, progress, time.monotonic())
                 if self._log is not None:

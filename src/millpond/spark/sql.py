@@ -19,63 +19,50 @@ from millpond.query.model import Source as Origin
 from millpond.query.model import Table
 from millpond.query.types import TIMESTAMP, type_named
 from millpond.runtime.row_kinds import KIND, NOTE, BatchMeasure, RowKind
-from millpond.spark.budget import Budget
-from millpond.spark.enriched import build_enriched, is_enriched
-from millpond.spark.lookup import build_lookup, located_relations
-from millpond.spark.refusal import refuse_unless_runnable
-from millpond.spark.shedding import build_shedding
-from millpond.spark.source import Source
-from millpond.spark.stream import build
-from millpond.spark.timed import build_timed
+from millpond.spark.admission import admit
+from millpond.spark.engines import choose_engine
+from millpond.spark.job import Job
+from millpond.spark.sources.opened import OpenSource
 
-# The name under which a query's progress reports the size of its state.
+# The name of the observed metrics in the progress of a query.
 OBSERVED = "millpond"
-# Measures of a batch that are reported there, by the names they have there.
-_MEASURED = {
+# Measures that are reported there, and their names there.
+_OBSERVED_MEASURES = {
     BatchMeasure.SHED: "shed_rows",
     BatchMeasure.MISSED: "missed_rows",
     BatchMeasure.MISSED_VARIANCE: "missed_variance",
 }
-# Where Spark notes the delay of a column's watermark, in milliseconds.
+# The column metadata in which Spark keeps the delay of a watermark, in milliseconds.
 _WATERMARK = "spark.watermarkDelayMs"
-# Relations in databases, by session and name in lower case.
+# Registered lookup relations, by session and name in lower case.
 _lookups: dict[tuple[str, str], Table] = {}
 
 
 def sql(
     spark: SparkSession, query: str, memory: int | None = None, policy: str | PolicyChoice | None = None
 ) -> DataFrame:
-    """The answer of a query over the session's temporary views, as it grows.
+    """The answer to a query over the session's temporary views, as an append-only streaming DataFrame.
 
-    Streams are the streaming views.  Every row is emitted once (of a group, a row at each change with a
-    growing ``_revision``), so that any sink in append mode holds the exact answer at every moment.
+    Streaming views are streams.  Every row is emitted once (an aggregate query emits a row for each change of
+    a group, with a growing ``_revision``), so a sink in append mode holds the exact answer after each batch.
 
-    A query that is not bounded needs a budget: with ``memory`` it keeps at most so many tuples, those that
-    the ``policy`` expects to be of most use.  Its rows are true ones, but some may be missed.
+    A query that is not bounded needs a budget: it keeps at most ``memory`` tuples, those with the highest
+    scores under ``policy``.  Its rows are correct, but some may be missing.
     """
-    views = _views(spark, query)
-    tables = {name: view if isinstance(view, Table) else _table(name, view) for name, view in views.items()}
+    views = _find_views(spark, query)
+    tables = {
+        name: view if isinstance(view, Table) else _describe_view(name, view) for name, view in views.items()
+    }
     parsed = parse_query(query, tables)
     verdict = decide(parsed)
-    refuse_unless_runnable(verdict, memory)
-    located = located_relations(parsed, memory, policy if isinstance(policy, str) else None)
-    budget = None if located else Budget.of(verdict, memory, policy)
+    allowance = admit(verdict, memory, policy)
     sources = {
-        name: Source(view, False) for name in parsed.tables if not isinstance(view := views[name], Table)
+        name: OpenSource(view, False) for name in parsed.tables if not isinstance(view := views[name], Table)
     }
-    if budget is not None:
-        built = build_shedding(spark, parsed, budget.memory, budget.choice, sources)
-    elif located:
-        built = build_lookup(spark, parsed, sources, located)
-    elif verdict.timed is not None and is_enriched(parsed):
-        built = build_enriched(spark, parsed, sources)
-    elif verdict.timed is not None:
-        built = build_timed(spark, parsed, verdict.timed, sources)
-    else:
-        assert verdict.plan is not None  # as every bounded query has one
-        built = build(spark, parsed, verdict.plan, sources)
-    frame = built.frame
-    if built.stateful:
+    job = Job(spark, verdict, allowance, sources)
+    answer = choose_engine(job).build(job)
+    frame = answer.frame
+    if answer.stateful:
         note = F.when(F.col(KIND) == RowKind.STATE, F.col(NOTE))
         frame = frame.observe(
             OBSERVED,
@@ -84,19 +71,19 @@ def sql(
             F.count_if(F.col(KIND) == RowKind.RESULT).alias("output_rows"),
             F.count_if(F.col(KIND) == RowKind.REJECTED).alias("rejected_rows"),
             F.sum(F.when(F.col(KIND) == RowKind.BUFFERED, F.col(NOTE)["entries"])).alias("waiting_rows"),
-            *(_measured(name).alias(column) for name, column in _MEASURED.items()),
+            *(_sum_measure(name).alias(column) for name, column in _OBSERVED_MEASURES.items()),
         )
-    if located:
+    if job.lookups:
         frame = frame.observe(
             OBSERVED,
-            _measured(BatchMeasure.LOOKUPS).alias("lookups"),
-            _measured(BatchMeasure.HITS).alias("lookup_hits"),
+            _sum_measure(BatchMeasure.LOOKUPS).alias("lookups"),
+            _sum_measure(BatchMeasure.HITS).alias("lookup_hits"),
             F.count_if(F.col(KIND) == RowKind.RESULT).alias("output_rows"),
         )
-    return frame.where(F.col(KIND) == RowKind.RESULT).select(*built.columns)
+    return frame.where(F.col(KIND) == RowKind.RESULT).select(*answer.columns)
 
 
-def _measured(name: str) -> Column:
+def _sum_measure(name: str) -> Column:
     is_measure = (F.col(KIND) == RowKind.MEASURE) & (F.col(NOTE)["reason"] == name)
     return F.sum(F.when(is_measure, F.col(NOTE)["entries"]))
 
@@ -112,7 +99,7 @@ def lookup(
     timeout: str | None = None,
     retries: int | None = None,
 ) -> None:
-    """Let queries of this session look rows up in a table of a database, under a name."""
+    """Register a table of a database as a lookup relation of this session."""
     given = {"url": url, "dbtable": dbtable, "memory": memory, "policy": policy, "ttl": ttl}
     given |= {"timeout": timeout, "retries": retries}
     options = {key: str(value) for key, value in given.items() if value is not None}
@@ -121,23 +108,23 @@ def lookup(
     table = replace(
         bare, columns=read_columns(relation), source=Origin(FORMAT, options | {"url": relation.url})
     )
-    _lookups[_session(spark), name.lower()] = table
+    _lookups[_session_id(spark), name.lower()] = table
 
 
-def _session(spark: SparkSession) -> str:
+def _session_id(spark: SparkSession) -> str:
     return str(spark._jsparkSession.sessionUUID())
 
 
-def _views(spark: SparkSession, query: str) -> dict[str, DataFrame | Table]:
-    """The views that the query names, as it spells them first; of a relation in a database, its table."""
+def _find_views(spark: SparkSession, query: str) -> dict[str, DataFrame | Table]:
+    """The views that the query names, in its own spelling; for a lookup relation, its table."""
     found: dict[str, DataFrame | Table] = {}
-    session = _session(spark)
+    session = _session_id(spark)
     for name, qualified in find_table_names(query):
         if name.lower() in {known.lower() for known in found}:
             continue
         if (known := _lookups.get((session, name.lower()))) is not None and qualified is None:
             if spark.catalog.tableExists(f"`{name}`"):
-                message = f"{name} is both a view and a relation to look up"
+                message = f"{name} is both a view and a lookup relation"
                 raise NameError_(message, remedy="drop the view, or give one of them another name")
             found[name] = replace(known, name=name)
             continue
@@ -150,8 +137,8 @@ def _views(spark: SparkSession, query: str) -> dict[str, DataFrame | Table]:
     return found
 
 
-def _table(name: str, frame: DataFrame) -> Table:
-    """A view as a table of the language; columns of types outside it cannot be named in the query."""
+def _describe_view(name: str, frame: DataFrame) -> Table:
+    """A view as a table; columns of types that the language does not have cannot be used in the query."""
     columns: list[TableColumn] = []
     delays: dict[str, int] = {}
     for field in frame.schema.fields:

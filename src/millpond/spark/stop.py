@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: the first asks a running query to stop after its batch, the second ends it now.
+"""Ctrl-C and SIGTERM: the first one stops a running query after its current batch, the second one at once.
 
-A signal that raised in the middle of a call to Spark would leave the connection in disorder.  So the work is
-done in a thread of its own, and the main thread does nothing but wait for it and for signals.
+An exception in the middle of a call to Spark would break the connection to the JVM.  So the work runs in its
+own thread, and the main thread only waits for it and for signals.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from millpond.spark.session import abandon
 
 T = TypeVar("T")
 _POLL = 0.1  # seconds
-_PATIENCE = 2.0  # seconds for the work to end when it is to end now
+_PATIENCE = 2.0  # seconds to wait for the work when it must end at once
 
 
 class Stop:
-    """What the user has asked for; ``patient`` is set by the work when there is a query that can be asked."""
+    """Whether the user has asked to stop; the work sets ``patient`` once it can stop between two batches."""
 
     def __init__(self) -> None:
         self.requested = self.urgent = False
@@ -42,8 +42,11 @@ class Stop:
         self.requested = True
 
 
-def interruptible(work: Callable[[Stop], T]) -> T:
-    """The result of the work, or what it raised; KeyboardInterrupt if the user does not wait for its end."""
+def run_interruptibly(work: Callable[[Stop], T]) -> T:
+    """Return the result of the work, or raise what it raised.
+
+    Raises KeyboardInterrupt if the user does not wait for the end of the current batch.
+    """
     results: list[T] = []
     errors: list[BaseException] = []
 

@@ -1,50 +1,53 @@
-"""A bounded query in time as a streaming DataFrame: relations are read, streams are gathered, rows wait."""
+"""The timed engine: a bounded query with conditions on application time, or with relations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from millpond.engines.timed.compile import compile_timed
 from millpond.engines.timed.program import TimedProgram
 from millpond.plan.needs import TimedPlan
-from millpond.query.model import Query, Table
+from millpond.query.model import Table
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect
-from millpond.spark.operator import PARTIAL_SCHEMA
-from millpond.spark.source import REASON, RECORD, Source
-from millpond.spark.stream import Built, duckdb_types, extra_columns, kept_by, result_schema
-from millpond.spark.timed_operator import CLOCK, Ending, TimedKeeper, TimedPartial
+from millpond.spark.answer import AnswerFrame, apply_processor, changelog_columns, duckdb_types, result_schema
+from millpond.spark.job import Job
+from millpond.spark.operators.payloads import PAYLOAD_SCHEMA
+from millpond.spark.operators.timed import TIMESTAMP, EndOfInputMapper, TimedMapper, TimedProcessor
+from millpond.spark.sources.opened import REASON, RECORD, OpenSource
 
 
-def build_timed(
-    spark: SparkSession,
-    query: Query,
-    plan: TimedPlan,
-    sources: Mapping[str, Source],
-    ending: DataFrame | None = None,
-) -> Built:
-    """The query over its sources; a row of the stream ``ending`` says that no more input will come."""
-    program = _with_relations(plan, sources, spark.conf.get("spark.sql.session.timeZone") or "UTC")
-    schema = result_schema(spark, query)
-    partials = [
-        _gathered(program, query.tables[name], source)
-        for name, source in sources.items()
-        if query.tables[name].streaming
-    ]
-    if ending is not None:
-        partials.append(ending.mapInArrow(Ending(program).__call__, PARTIAL_SCHEMA))
-    extra = extra_columns(program.aggregate, program.retracts)
-    keeper = TimedKeeper(program, len(schema), duckdb_types(schema))
-    frame = kept_by(keeper, partials, schema, extra)
-    return Built(frame, (*schema.names, *extra), stateful=True, partitions=1)
+class TimedEngine:
+    """Runs bounded queries over time: rows wait in a reorder buffer until the watermark passes them."""
+
+    holds_rows_back = True
+
+    def accepts(self, job: Job) -> bool:
+        return job.verdict.timed is not None
+
+    def build(self, job: Job) -> AnswerFrame:
+        assert job.verdict.timed is not None
+        program = _compile_with_relations(job.verdict.timed, job.sources, job.time_zone)
+        schema = result_schema(job.spark, job.query)
+        payloads = [
+            _collect_stream(program, job.query.tables[name], source)
+            for name, source in job.sources.items()
+            if job.query.tables[name].streaming
+        ]
+        if job.end_of_input is not None:
+            payloads.append(job.end_of_input.mapInArrow(EndOfInputMapper(program).__call__, PAYLOAD_SCHEMA))
+        extra = changelog_columns(program.aggregate, program.retracts)
+        processor = TimedProcessor(program, len(schema), duckdb_types(schema))
+        frame = apply_processor(processor, payloads, schema, extra)
+        return AnswerFrame(frame, (*schema.names, *extra), stateful=True, partitions=1)
 
 
-def _with_relations(plan: TimedPlan, sources: Mapping[str, Source], zone: str) -> TimedProgram:
-    """The program with the rows of its relations."""
+def _compile_with_relations(plan: TimedPlan, sources: Mapping[str, OpenSource], zone: str) -> TimedProgram:
+    """The program, which contains the rows of its relations."""
     program = compile_timed(plan, Dialect.SPARK, zone=zone)
     engine = DuckDb()
     found: dict[str, pa.Table] = {}
@@ -60,32 +63,26 @@ def _with_relations(plan: TimedPlan, sources: Mapping[str, Source], zone: str) -
     return compile_timed(plan, Dialect.SPARK, found, zone) if found else program
 
 
-def _gathered(program: TimedProgram, table: Table, source: Source) -> DataFrame:
-    """A stream's rows: what is taken of each, and its moment."""
-    frame, rejects = source.frame, source.rejects
+def _collect_stream(program: TimedProgram, table: Table, source: OpenSource) -> DataFrame:
+    """A stream's rows: the columns that the program uses, and the timestamp."""
     clock = next((c for c in program.clocks if c.stream == table.name), None)
     if clock is not None:
-        frame = _with_moments(frame, table, rejects)
-        rejects = True
-    columns = [] if clock is None else [(CLOCK, clock.moment)]
+        source = _reject_null_timestamps(source, table)
+    columns = [] if clock is None else [(TIMESTAMP, clock.moment)]
     columns += [column for feed in program.of_stream(table.name) for column in feed.columns]
-    if rejects:
+    if source.rejects:
         columns += [(REASON, REASON), (RECORD, RECORD)]
-    taken = frame.select(*(F.expr(text).alias(name) for name, text in columns))
-    partial = TimedPartial(program, table.name, *((REASON, RECORD) if rejects else (None, None)))
-    return taken.mapInArrow(partial.__call__, PARTIAL_SCHEMA)
+    taken = source.frame.select(*(F.expr(text).alias(name) for name, text in columns))
+    return taken.mapInArrow(TimedMapper(program, table.name).__call__, PAYLOAD_SCHEMA)
 
 
-def _with_moments(frame: DataFrame, table: Table, rejects: bool) -> DataFrame:
-    """The rows; one without a moment has no place in time, and is rejected."""
+def _reject_null_timestamps(source: OpenSource, table: Table) -> OpenSource:
+    """Mark the rows without a timestamp as rejected, because they have no place in the order of time."""
     assert table.time is not None
-    clock = F.col(Dialect.SPARK.name_of(table.time))
-    timeless = F.when(clock.isNull(), f"{table.time} is NULL, and rows are ordered by it")
-    record = F.to_json(F.struct(*(F.col(Dialect.SPARK.name_of(c.name)) for c in table.columns)))
-    reason = F.coalesce(F.col(REASON), timeless) if rejects else timeless
-    shown = (
-        F.coalesce(F.col(RECORD), F.when(clock.isNull(), record))
-        if rejects
-        else F.when(clock.isNull(), record)
-    )
-    return frame.withColumns({REASON: reason, RECORD: shown})
+    is_null = F.col(Dialect.SPARK.name_of(table.time)).isNull()
+    row = F.to_json(F.struct(*(F.col(Dialect.SPARK.name_of(c.name)) for c in table.columns)))
+    reason = F.when(is_null, f"{table.time} is NULL, and rows are ordered by it")
+    record = F.when(is_null, row)
+    if source.rejects:
+        reason, record = F.coalesce(F.col(REASON), reason), F.coalesce(F.col(RECORD), record)
+    return OpenSource(source.frame.withColumns({REASON: reason, RECORD: record}), True)

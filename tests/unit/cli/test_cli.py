@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import millpond
+from millpond.cli import check
 from millpond.cli import main as cli
 from millpond.cli.tour import TABLE_I
 
@@ -283,8 +284,8 @@ def test_interrupted(
     def interrupted(file: str) -> list[millpond.Verdict]:
         raise signal
 
-    monkeypatch.setattr(cli, "_verdicts", interrupted)
-    monkeypatch.setattr(cli, "_silence", lambda stream: None)
+    monkeypatch.setattr(check, "check_file", interrupted)
+    monkeypatch.setattr(cli, "_discard_output", lambda stream: None)
     assert cli.main(["check", "x.sql"]) == code
     assert capsys.readouterr() == ("", "")
 

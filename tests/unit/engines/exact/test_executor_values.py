@@ -18,7 +18,9 @@ import pytest
 from millpond.engines.exact.tables import Synopsis
 from millpond.errors import MillpondError
 from millpond.runtime.row_kinds import RowKind
-from millpond.spark.operator import MOST_REPEATED, Keeper, Partial
+from millpond.spark.operators.exact import SynopsisMapper, SynopsisProcessor
+from millpond.spark.operators.output import MOST_REPEATED
+from millpond.spark.sources.opened import REASON, RECORD
 from tests.support.scenario import TABLE_I, Line, Run, Scenario, assert_answers, bag
 
 INF, NAN = math.inf, math.nan
@@ -384,11 +386,11 @@ def test_rejected_rows_go_through_beside_the_synopsis() -> None:
     batch = pa.record_batch(
         {
             "s0_k0": pa.array([0, 0, 0, 0], pa.int32()),
-            "why": [None, "not a number", None, "CHECK"],
-            "what": [None, '{"A": "x"}', None, None],
+            REASON: [None, "not a number", None, "CHECK"],
+            RECORD: [None, '{"A": "x"}', None, None],
         }
     )
-    parts = [p.to_pandas() for p in Partial(run.program, "S", "why", "what")([batch, batch])]
+    parts = [p.to_pandas() for p in SynopsisMapper(run.program, "S")([batch, batch])]
     frames = pd.concat(parts)
     kept, bad = frames[frames["shard"] >= 0], frames[frames["shard"] < 0]
     [synopsis] = [
@@ -396,8 +398,8 @@ def test_rejected_rows_go_through_beside_the_synopsis() -> None:
     ]
     assert synopsis.tables["s0"].column("n").to_pylist() == [4]
     assert bad["payload"].isna().all() and len(bad) == 4
-    keeper = Keeper(run.program, 1, ["BIGINT"])
-    [left] = keeper.handleInputRows((-1,), iter([bad]), None)
+    processor = SynopsisProcessor(run.program, 1, ["BIGINT"])
+    [left] = processor.handleInputRows((-1,), iter([bad]), None)
     assert list(left["_kind"]) == [RowKind.REJECTED] * 4
     assert Counter(zip(left["_stream"], left["_reason"], left["_record"].fillna(""), strict=True)) == {
         ("S", "not a number", '{"A": "x"}'): 2,

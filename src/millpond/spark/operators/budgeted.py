@@ -1,7 +1,7 @@
-"""The operator for queries under a budget: rows are dealt out to shards, each keeps the best of what it has.
+"""The budgeted engine on Spark: rows are partitioned by shard, and each shard keeps its best tuples.
 
-``Deal`` runs where rows are read: it sends every shard its rows of a leaf, and tells all of them the leaf's
-last values.  ``Shedder`` joins, keeps and sheds.
+The mapper sends each shard its rows of a leaf, and all shards the leaf's most recent values.  The processor
+joins arriving rows with the tuples it keeps, and sheds the tuples with the lowest scores.
 """
 
 from __future__ import annotations
@@ -25,80 +25,58 @@ from millpond.models.arrays import Ints
 from millpond.policies.registry import PolicyChoice
 from millpond.runtime.codec import decode_tables, encode_tables
 from millpond.runtime.row_kinds import BatchMeasure, RowKind
-from millpond.spark.operator import (
-    PARTIAL_ARROW,
-    WHOLE,
-    Shard,
-    emitted_rows,
-    measure_row,
-    one_row,
-    rejected_table,
-    worker_engine,
-)
+from millpond.spark.operators.output import measure_row, report_row, result_rows
+from millpond.spark.operators.payloads import payload_batch, split_rejected
+from millpond.spark.operators.shard import WHOLE, ShardProcessor, worker_engine
 
-# Columns beside those of a leaf: where in its stream a row stands, and its shard.
-ORDER, PLACE = "_order", "_shard"
-# How many of a task's last values every shard is told.
+# Columns beside those of a leaf: a row's place in the order of its stream, and its shard.
+ORDER, SHARD = "_order", "_shard"
+# How many of a task's most recent values are sent to every shard.
 RECENT = 1000
 _LEAF = struct.Struct("<i")
 _TOTALS = struct.Struct("<dqdq")
 
 
 @dataclass(frozen=True)
-class Deal:
-    """Deals out a task's rows of one leaf; ``reason`` and ``record`` name the columns of rejected rows."""
+class LeafMapper:
+    """Partitions a task's rows of one leaf by shard."""
 
     program: BudgetedProgram
     leaf: int
-    reason: str | None = None
-    record: str | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         leaf = self.program.leaves[self.leaf]
         parts = []
         for batch in batches:
-            if self.reason is not None:
-                assert self.record is not None
-                bad = batch.filter(batch.column(self.reason).is_valid())
-                if bad.num_rows:
-                    yield rejected_table(leaf.stream, bad.column(self.reason), bad.column(self.record))
-                batch = batch.filter(batch.column(self.reason).is_null())
-            parts.append(batch.select([*leaf.schema.names, ORDER, PLACE]))
-        if parts:
-            yield self._dealt(leaf, pa.Table.from_batches(parts).combine_chunks())
-        else:
-            yield self._dealt(leaf, None)
-
-    def _dealt(self, leaf: LeafProgram, rows: pa.Table | None) -> pa.RecordBatch:
-        shards = range(self.program.shards)
+            good, rejected = split_rejected(leaf.stream, batch)
+            yield from rejected
+            parts.append(good.select([*leaf.schema.names, ORDER, SHARD]))
+        rows = pa.Table.from_batches(parts).combine_chunks() if parts else None
         if rows is None or not rows.num_rows:
-            nobody = self._payload(leaf, leaf.schema.empty_table(), np.empty(0, np.int64), _Task())
-            payloads = [nobody for _ in shards]
+            empty = self._pack(leaf, leaf.schema.empty_table(), np.empty(0, np.int64), _TaskSummary())
+            yield payload_batch([empty] * self.program.shards)
         else:
-            payloads = self._payloads(leaf, rows)
-        nothing = pa.nulls(len(payloads), pa.string())
-        columns = [pa.array(shards, pa.int32()), pa.array(payloads, pa.binary()), nothing, nothing, nothing]
-        return pa.RecordBatch.from_arrays(columns, schema=PARTIAL_ARROW)
+            yield payload_batch(self._pack_by_shard(leaf, rows))
 
-    def _payloads(self, leaf: LeafProgram, rows: pa.Table) -> list[bytes]:
+    def _pack_by_shard(self, leaf: LeafProgram, rows: pa.Table) -> list[bytes]:
         order = rows.column(ORDER).to_numpy()
         if (order[1:] < order[:-1]).any():
             rows = rows.take(pa.array(np.argsort(order, kind="stable")))
         count = rows.num_rows
-        shard = rows.column(PLACE).to_numpy()
+        shard = rows.column(SHARD).to_numpy()
         table = rows.select(leaf.schema.names).cast(leaf.schema)
         values = worker_engine().query(f"SELECT {leaf.value} AS v FROM rows", {"rows": table}).column("v")
-        task = _Task(count, int(order.min()), values[-RECENT:], None)
+        task = _TaskSummary(count, int(order.min()), values[-RECENT:], None)
         places = np.arange(count)
         if self.program.shards == 1:
-            return [self._payload(leaf, table, places, task)]
+            return [self._pack(leaf, table, places, task)]
         task = replace(task, sample=sample_keys(values.to_numpy(), shard, self.program.memory))
         by_shard = np.argsort(shard, kind="stable")
         bounds = np.searchsorted(shard[by_shard], np.arange(self.program.shards + 1))
         table, places = table.take(pa.array(by_shard)), places[by_shard]
-        return [self._payload(leaf, table.slice(a, b - a), places[a:b], task) for a, b in pairwise(bounds)]
+        return [self._pack(leaf, table.slice(a, b - a), places[a:b], task) for a, b in pairwise(bounds)]
 
-    def _payload(self, leaf: LeafProgram, rows: pa.Table, places: Ints, task: _Task) -> bytes:
+    def _pack(self, leaf: LeafProgram, rows: pa.Table, places: Ints, task: _TaskSummary) -> bytes:
         tables = {
             "rows": rows.append_column("place", pa.array(places, pa.int64())),
             "task": pa.table({"count": [task.count], "first": [task.first]}),
@@ -112,8 +90,8 @@ class Deal:
 
 
 @dataclass(frozen=True)
-class _Task:
-    """What all shards are told of a task: its rows, its place among the tasks, its last values, some keys."""
+class _TaskSummary:
+    """What every shard receives about a task: its rows, its first place, recent values, a sample of keys."""
 
     count: int = 0
     first: int = 0
@@ -130,8 +108,8 @@ def _payload_shapes(leaf: LeafProgram) -> dict[str, pa.Schema]:
     }
 
 
-class Shedder(Shard):
-    """Holds a shard's tuples, joins what arrives with them, and sheds what is worth least."""
+class SheddingProcessor(ShardProcessor):
+    """Holds a shard's tuples, joins arriving rows with them, and sheds the tuples with the lowest scores."""
 
     def __init__(
         self, program: BudgetedProgram, choice: PolicyChoice, width: int, types: Sequence[str] | None
@@ -140,24 +118,24 @@ class Shedder(Shard):
         self.program = program
         self.choice = choice
 
-    def answered(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
+    def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
         engine, program = worker_engine(), self.program
         shapes = state_schemas(program)
-        data = self.value(WHOLE)
-        totals, batch = Totals(), 0
+        data = self.get_value(WHOLE)
+        totals, batch = MissedTotals(), 0
         tables: dict[str, pa.Table] = {}
         if data is not None:
-            totals = Totals.from_bytes(data)
-            tables, batch = decode_tables(data[Totals.SIZE :], shapes, program.fingerprint)
+            totals = MissedTotals.from_bytes(data)
+            tables, batch = decode_tables(data[MissedTotals.SIZE :], shapes, program.fingerprint)
         work = ShardBatch(engine, program, self.choice, shard, tables, batch + 1)
-        arrivals, samples = self._opened(payloads)
+        arrivals, samples = self._unpack(payloads)
         for rows in work.results(arrivals):
-            yield from emitted_rows(engine, rows, batch + 1)
+            yield from result_rows(engine, rows, batch + 1)
         work.share_out(samples)
-        totals, missed, variance = totals.with_more(work.missed)
+        totals, missed, variance = totals.add(work.missed)
         packed = totals.to_bytes() + encode_tables(work.state(), shapes, program.fingerprint, batch + 1)
-        self.keep(WHOLE, packed)
-        yield one_row(RowKind.STATE, _entries=work.entries, _bytes=len(packed))
+        self.put_value(WHOLE, packed)
+        yield report_row(RowKind.STATE, work.entries, len(packed))
         for name, value in (
             (BatchMeasure.SHED, work.shed),
             (BatchMeasure.MISSED, missed),
@@ -165,8 +143,8 @@ class Shedder(Shard):
         ):
             yield measure_row(name, value)
 
-    def _opened(self, payloads: Sequence[bytes]) -> tuple[dict[str, Arrivals], list[tuple[int, pa.Table]]]:
-        """The arrivals of each leaf, and the samples of keys."""
+    def _unpack(self, payloads: Sequence[bytes]) -> tuple[dict[str, Arrivals], list[tuple[int, pa.Table]]]:
+        """The arrivals of each leaf, and the samples of join keys."""
         parts: dict[int, list[tuple[tuple[int, int, bytes], TaskRows]]] = {}
         samples = []
         for data in payloads:
@@ -177,7 +155,7 @@ class Shedder(Shard):
             task = tables["task"].to_pylist()[0]
             rows, places = tables["rows"].drop_columns(["place"]), tables["rows"].column("place").to_numpy()
             recent = tables["recent"].column("v").to_numpy()
-            # All shards must see the tasks in the same order, also those that begin at the same moment.
+            # All shards must process the tasks in the same order, also tasks with the same first timestamp.
             order = (task["first"], task["count"], recent.tobytes())
             parts.setdefault(number, []).append((order, (rows, places, task["count"], recent)))
             samples.append((number, tables["sample"]))
@@ -190,10 +168,10 @@ class Shedder(Shard):
 
 
 @dataclass(frozen=True)
-class Totals:
-    """Results missed so far and the variance of their number, as estimated and as reported.
+class MissedTotals:
+    """The results missed so far and the variance of that number, as estimated and as reported.
 
-    Reports are whole numbers that never fall; what is left over comes with a later batch.
+    Reported numbers are integers that never decrease; a fraction is carried over to a later batch.
     """
 
     SIZE: ClassVar[int] = _TOTALS.size
@@ -202,15 +180,15 @@ class Totals:
     variance: float = 0.0
     varied: int = 0
 
-    def with_more(self, missed: MissedEstimate) -> tuple[Totals, int, int]:
-        """The totals after a batch, and what there is to report of it."""
+    def add(self, missed: MissedEstimate) -> tuple[MissedTotals, int, int]:
+        """The totals after a batch, and the missed rows and variance to report for it."""
         estimated, variance = self.estimated + missed.value, self.variance + missed.variance
         more, wider = max(0, floor(estimated) - self.reported), max(0, floor(variance) - self.varied)
-        return Totals(estimated, self.reported + more, variance, self.varied + wider), more, wider
+        return MissedTotals(estimated, self.reported + more, variance, self.varied + wider), more, wider
 
     def to_bytes(self) -> bytes:
         return _TOTALS.pack(self.estimated, self.reported, self.variance, self.varied)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Totals:
+    def from_bytes(cls, data: bytes) -> MissedTotals:
         return cls(*_TOTALS.unpack_from(data))

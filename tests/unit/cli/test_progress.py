@@ -1,4 +1,4 @@
-"""What a run shows of itself, without Spark."""
+"""The progress line and the summary of a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from millpond.spark.status import Display, Phase, Snapshot, plain_line, status_line, summary
+from millpond.cli.progress import ProgressDisplay, plain_line, status_line, summary_line
+from millpond.spark.progress import Phase, Snapshot
 
 BUSY = Snapshot(
     Phase.RUNNING,
@@ -107,7 +108,7 @@ def test_plain_lines() -> None:
     ],
 )
 def test_summary(snapshot: Snapshot, line: str) -> None:
-    assert summary(snapshot, "out") == line
+    assert summary_line(snapshot, "out") == line
 
 
 # --- display ---------------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ class Terminal(io.StringIO):
 def shown(stream: io.StringIO, seconds: list[float]) -> str:
     """What a display leaves on a stream when a snapshot comes at each of the times."""
     now = [0.0]
-    with Display(stream, lambda: now[0]) as display:
+    with ProgressDisplay(stream, lambda: now[0]) as display:
         for number, now[0] in enumerate(seconds):
             display.show(replace(BUSY, batches=number))
     return stream.getvalue()

@@ -1,34 +1,79 @@
-"""Why a query is not run, and what would make it run.  Needs no Spark."""
+"""Whether a query may run, and how much memory it may use.  Needs no Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
-from millpond.engines.lookup.declaration import find_lookup_tables
+from millpond.engines.lookup.database import DatabaseTable, find_table
+from millpond.engines.lookup.declaration import find_lookup_tables, read_declaration
+from millpond.engines.lookup.plan import plan_lookups
 from millpond.errors import MillpondError, NotBoundedError
+from millpond.policies.registry import PolicyChoice
 from millpond.query.model import And, Comparison, Condition, Literal, Op, Or, Query, Ref, Select
 from millpond.query.types import Domain, Family, SqlType
 
-# Names that the output has besides the columns of the query.
+# Columns that the output has besides those of the query.
 RESERVED = ("_kind", "_note", "_revision", "_retracted")
 
 
-def refuse_unless_runnable(verdict: Verdict, memory: int | None = None, folder: Path | None = None) -> None:
-    """Raise what keeps a query from being run: neither a bound nor a budget, no source, a name in the way.
+@dataclass(frozen=True)
+class Budget:
+    """How many tuples may be kept, and the policy that chooses them."""
 
-    A query with look-ups needs neither: it runs row by row, in the memory that its relations are given, or is
-    refused when its joins are planned.  With the ``folder`` of the query, a refusal also shows what budgets
-    would find on the first rows.
+    memory: int
+    policy: PolicyChoice
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """The memory that a query may use besides its proven bound.
+
+    ``budget`` is for a query that is not bounded; ``lookups`` are the relations that stay in their databases,
+    by name, each with the number of its rows to cache.
     """
+
+    budget: Budget | None = None
+    lookups: Mapping[str, DatabaseTable] = field(default_factory=dict)
+
+
+def admit(
+    verdict: Verdict,
+    memory: int | None = None,
+    policy: str | PolicyChoice | None = None,
+    folder: Path | None = None,
+) -> Allowance:
+    """Return the memory that a query may use, or raise a MillpondError that says why it cannot run.
+
+    ``memory`` and ``policy`` also apply to lookup relations whose declaration names none.  Paths are relative
+    to ``folder``.  If it is given, the refusal of an unbounded query includes what budgets of several sizes
+    would find on the first rows of its streams.
+    """
+    _check_runnable(verdict, memory, folder)
+    tables = find_lookup_tables(verdict.query)
+    if tables:
+        plan_lookups(verdict.query)  # refuses joins that cannot be answered row by row
+        name = policy if isinstance(policy, str) else None
+        located = {table.name: find_table(read_declaration(table, memory, name, folder)) for table in tables}
+        return Allowance(lookups=located)
+    if verdict.outcome == BOUNDED or memory is None:
+        return Allowance()
+    return Allowance(
+        Budget(memory, policy if isinstance(policy, PolicyChoice) else PolicyChoice(policy or "auto"))
+    )
+
+
+def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -> None:
+    """Refuse a query without a bound or a budget, without sources, or with reserved column names."""
     if memory is not None and memory < 1:
         raise MillpondError(f"a budget of {memory} tuples keeps nothing", remedy="give at least 1")
+    # Lookups need neither: each row is answered by itself.
     if verdict.outcome != BOUNDED and memory is None and not find_lookup_tables(verdict.query):
-        raise _not_bounded(verdict, "" if folder is None else _budgets(verdict.query, folder))
+        raise _refuse_unbounded(verdict, "" if folder is None else _preview_budgets(verdict.query, folder))
     for table in verdict.query.tables.values():
         if table.source is None:
             kind = "stream" if table.streaming else "relation"
@@ -43,10 +88,12 @@ def refuse_unless_runnable(verdict: Verdict, memory: int | None = None, folder: 
             )
 
 
-def _not_bounded(verdict: Verdict, budgets: str) -> NotBoundedError:
+def _refuse_unbounded(verdict: Verdict, budgets: str) -> NotBoundedError:
     explanation = f"{verdict.explain()}{budgets}"
     message = f"the query is {verdict.outcome}, so it is not run"
-    budget = "with --memory N it runs on the N tuples expected to be of most use, and says what it may miss"
+    budget = (
+        "with --memory N it keeps the N tuples that are expected to match most, and reports what it may miss"
+    )
     if verdict.outcome != UNBOUNDED:
         return NotBoundedError(message, explanation, budget)
     if bounds := _bounds_that_help(verdict):
@@ -56,8 +103,8 @@ def _not_bounded(verdict: Verdict, budgets: str) -> NotBoundedError:
     return NotBoundedError(message, explanation, f"{remedy}; {budget}")
 
 
-def _budgets(query: Query, folder: Path) -> str:
-    """A table of sizes against the results they find; nothing where the streams cannot be looked at."""
+def _preview_budgets(query: Query, folder: Path) -> str:
+    """A table of budgets and the share of results they find; empty if the streams cannot be sample_keys."""
     from millpond.engines.budgeted.budget_preview import preview_budgets
     from millpond.engines.budgeted.first_rows import read_first_rows
 
@@ -75,13 +122,13 @@ def _budgets(query: Query, folder: Path) -> str:
 
 
 def _bounds_that_help(verdict: Verdict) -> list[str]:
-    """Conditions on columns of the reasons that make the query bounded: one alone if that is enough."""
+    """Conditions on the columns of the reasons that make the query bounded: only one if that is enough."""
     query = verdict.query
     named = list(dict.fromkeys(name for reason in verdict.reasons for name in reason.columns))
     types = {f"{ref}": (ref, kind) for ref, kind in _columns(query)}
     bounds = [(types[name][0], *bound) for name in named if name in types and (bound := _bound(*types[name]))]
     for chosen in (*([each] for each in bounds), bounds):
-        if chosen and decide(_with(query, [(ref, c) for ref, c, _ in chosen])).outcome == BOUNDED:
+        if chosen and decide(_add_conditions(query, [(ref, c) for ref, c, _ in chosen])).outcome == BOUNDED:
             return [text for _, _, text in chosen]
     return []
 
@@ -94,32 +141,32 @@ def _columns(query: Query) -> Iterator[tuple[Ref, SqlType]]:
 
 
 def _bound(ref: Ref, kind: SqlType) -> tuple[Condition, str] | None:
-    """A condition that leaves a column boundedly many values, and how it is written."""
+    """A condition that bounds the values of a column, and its SQL text."""
 
-    def compared(operator: Op, value: object) -> Comparison:
+    def compare(operator: Op, value: object) -> Comparison:
         return Comparison(ref, operator, Literal(value, kind))  # type: ignore[arg-type]
 
     if kind.domain is Domain.DISCRETE and kind.family is Family.NUMBER:
-        return And((compared(Op.GE, 0), compared(Op.LE, 9))), f"{ref} BETWEEN 0 AND 9"
+        return And((compare(Op.GE, 0), compare(Op.LE, 9))), f"{ref} BETWEEN 0 AND 9"
     if kind.family is Family.DATE:
         first, last = date(2000, 1, 1), date(2000, 1, 31)
         text = f"{ref} BETWEEN DATE '{first}' AND DATE '{last}'"
-        return And((compared(Op.GE, first), compared(Op.LE, last))), text
+        return And((compare(Op.GE, first), compare(Op.LE, last))), text
     if kind.family is Family.STRING:
-        return Or((compared(Op.EQ, "a"), compared(Op.EQ, "b"))), f"{ref} IN ('a', 'b')"
+        return Or((compare(Op.EQ, "a"), compare(Op.EQ, "b"))), f"{ref} IN ('a', 'b')"
     if kind.family is Family.NUMBER:
-        return Or((compared(Op.EQ, 0), compared(Op.EQ, 1))), f"{ref} IN (0, 1)"
+        return Or((compare(Op.EQ, 0), compare(Op.EQ, 1))), f"{ref} IN (0, 1)"
     return None
 
 
-def _with(query: Query, bounds: Iterable[tuple[Ref, Condition]]) -> Query:
-    """The query with conditions added to the selects that they speak of."""
+def _add_conditions(query: Query, bounds: Iterable[tuple[Ref, Condition]]) -> Query:
+    """The query with each condition added to the selects that have its column."""
     conditions = list(bounds)
 
-    def bounded(select: Select) -> Select:
+    def extend(select: Select) -> Select:
         aliases = {occurrence.alias for occurrence in select.occurrences}
         added = [condition for ref, condition in conditions if ref.occurrence in aliases]
         return replace(select, where=And((select.where, *added))) if added else select
 
-    terms = (replace(term, selects=tuple(map(bounded, term.selects))) for term in query.terms)
+    terms = (replace(term, selects=tuple(map(extend, term.selects))) for term in query.terms)
     return replace(query, terms=tuple(terms))

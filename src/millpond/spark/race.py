@@ -1,4 +1,4 @@
-"""A bounded join live on Spark, and Spark's own join on the same input: what each keeps, batch by batch."""
+"""The race of ``millpond demo``: a bounded join by Millpond and by Spark, on the same input."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from millpond.spark.sql import OBSERVED, sql
 
 QUERY = "SELECT A FROM S, T WHERE A = D AND A > 10 AND D < 20"
 _BATCHES = 12
-_ROWS = 50_000  # of a stream in a batch
+_ROWS = 50_000  # of each stream in a batch
 _KEYS = 5_000
 _POLL = 0.1
 
 
 @dataclass(frozen=True)
-class Step:
-    """One micro-batch: all rows read so far, what is kept, and the seconds it took."""
+class RaceStep:
+    """One micro-batch: rows read so far, rows kept, and the seconds it took."""
 
     rows: int
     kept: int
@@ -34,30 +34,30 @@ class Step:
 
 @dataclass
 class Race:
-    """The batches of both so far."""
+    """The batches of both joins so far."""
 
-    ours: list[Step] = field(default_factory=list)
-    theirs: list[Step] = field(default_factory=list)
+    ours: list[RaceStep] = field(default_factory=list)
+    theirs: list[RaceStep] = field(default_factory=list)
 
 
-def race() -> Iterator[Race]:
-    """Both joins, one after the other; the same race again whenever there is something new."""
+def run_race() -> Iterator[Race]:
+    """Run both joins, one after the other; yield the same race again after each batch."""
     so_far = Race()
     with tempfile.TemporaryDirectory(prefix="millpond-demo-") as name, open_session() as spark:
         spark.conf.set("spark.sql.shuffle.partitions", "1")
         folder = Path(name)
-        left, right = _stream(spark, folder / "S", "A"), _stream(spark, folder / "T", "D")
+        left, right = _write_stream(spark, folder / "S", "A"), _write_stream(spark, folder / "T", "D")
         left.createOrReplaceTempView("S")
         right.createOrReplaceTempView("T")
         yield so_far
         own = left.join(right, left.A == right.D).where("A > 10 AND D < 20").select("A")
         for frame, steps, place in ((sql(spark, QUERY), so_far.ours, "ours"), (own, so_far.theirs, "theirs")):
-            for _ in _followed(frame, steps, folder / place):
+            for _ in _run_query(frame, steps, folder / place):
                 yield so_far
 
 
-def _stream(spark: SparkSession, folder: Path, column: str) -> DataFrame:
-    """A stream of files of random integers, a file a micro-batch."""
+def _write_stream(spark: SparkSession, folder: Path, column: str) -> DataFrame:
+    """Write files of random integers, and read them as a stream, one file per micro-batch."""
     folder.mkdir()
     for i in range(_BATCHES):
         generator = np.random.default_rng([i, *column.encode()])
@@ -67,13 +67,13 @@ def _stream(spark: SparkSession, folder: Path, column: str) -> DataFrame:
     return spark.readStream.schema(f"{column} INT").option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
-def _followed(frame: DataFrame, steps: list[Step], checkpoint: Path) -> Iterator[None]:
-    """Run to the end of the input, noting each batch."""
+def _run_query(frame: DataFrame, steps: list[RaceStep], checkpoint: Path) -> Iterator[None]:
+    """Run a query to the end of its input, and append each batch to ``steps``."""
     writer = frame.writeStream.format("noop").outputMode("append")
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     running = True
     while running:
-        running = not query.awaitTermination(_POLL)  # type: ignore[arg-type]  # parts of a second are fine
+        running = not query.awaitTermination(_POLL)  # type: ignore[arg-type]  # fractions of a second are fine
         progress = [p for p in query.recentProgress if "addBatch" in p.durationMs]
         for batch in progress[len(steps) :]:
             reported = batch.observedMetrics.get(OBSERVED)
@@ -84,5 +84,5 @@ def _followed(frame: DataFrame, steps: list[Step], checkpoint: Path) -> Iterator
             )
             before = steps[-1].rows if steps else 0
             seconds = batch.durationMs["triggerExecution"] / 1000
-            steps.append(Step(before + batch.numInputRows, int(kept or 0), seconds))
+            steps.append(RaceStep(before + batch.numInputRows, int(kept or 0), seconds))
             yield

@@ -1,0 +1,35 @@
+"""The one place that chooses the engine of a query: the first entry of ``ENGINES`` that accepts it.
+
+| engine        | takes                                                    | state                           |
+|---------------|----------------------------------------------------------|---------------------------------|
+| lookup        | streams joined with relations that stay in a database    | none; workers cache rows        |
+| budgeted      | queries that are not bounded, with ``--memory N``        | at most N tuples                |
+| stream-static | bounded: rows of one stream, joined with relations       | none                            |
+| timed         | bounded: conditions on application time, other relations | reorder buffer, partial matches |
+| exact         | all other bounded queries                                | synopses                        |
+
+A new engine is one more entry: a class with ``accepts`` and ``build`` (see ``job.Engine``), placed before the
+engines that would accept its queries, too.
+"""
+
+from __future__ import annotations
+
+from millpond.spark.budgeted import BudgetedEngine
+from millpond.spark.exact import ExactEngine
+from millpond.spark.job import Engine, Job
+from millpond.spark.lookup import LookupEngine
+from millpond.spark.stream_static import StreamStaticEngine
+from millpond.spark.timed import TimedEngine
+
+ENGINES: tuple[Engine, ...] = (
+    LookupEngine(),
+    BudgetedEngine(),
+    StreamStaticEngine(),
+    TimedEngine(),
+    ExactEngine(),
+)
+
+
+def choose_engine(job: Job) -> Engine:
+    """The first engine that accepts the job."""
+    return next(engine for engine in ENGINES if engine.accepts(job))

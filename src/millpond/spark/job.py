@@ -1,0 +1,63 @@
+"""A query that is about to run, and the protocol of the engines that run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from millpond.analysis.verdict import Verdict
+from millpond.engines.lookup.database import DatabaseTable
+from millpond.query.model import Query
+from millpond.spark.admission import Allowance, Budget
+from millpond.spark.answer import AnswerFrame
+from millpond.spark.sources.opened import OpenSource
+
+
+@dataclass(frozen=True)
+class Job:
+    """A query with its verdict, the memory it may use, and its opened tables (all but lookup relations).
+
+    ``end_of_input`` is a stream on which a row means that no more input will come.  Only engines that
+    hold rows back read it.
+    """
+
+    spark: SparkSession
+    verdict: Verdict
+    allowance: Allowance
+    sources: Mapping[str, OpenSource]
+    end_of_input: DataFrame | None = None
+
+    @property
+    def query(self) -> Query:
+        return self.verdict.query
+
+    @property
+    def budget(self) -> Budget | None:
+        return self.allowance.budget
+
+    @property
+    def lookups(self) -> Mapping[str, DatabaseTable]:
+        """The relations that stay in their databases, by name."""
+        return self.allowance.lookups
+
+    @property
+    def time_zone(self) -> str:
+        return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+
+class Engine(Protocol):
+    """Runs one kind of query.
+
+    An engine that ``holds_rows_back`` (until the watermark passes them) needs to know when the input ends.
+    """
+
+    holds_rows_back: bool
+
+    def accepts(self, job: Job) -> bool:
+        """Whether this engine runs the job, if no engine before it in the table does."""
+
+    def build(self, job: Job) -> AnswerFrame:
+        """The answer as a streaming DataFrame."""

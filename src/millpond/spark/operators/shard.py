@@ -1,0 +1,66 @@
+"""The processor of a shard: its state store, and the way of its input and output."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from millpond.runtime.duckdb import DuckDb
+from millpond.spark.operators.output import rejected_rows, to_pandas
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# The key of the part of the state that is not divided into chunks.
+WHOLE = -1
+
+
+@lru_cache(maxsize=2)
+def worker_engine(threads: int = 1) -> DuckDb:
+    """The DuckDB of this worker process."""
+    return DuckDb(threads)
+
+
+class ShardProcessor(StatefulProcessor):
+    """Holds the state of a shard as binary values by integer key, and lets rejected rows pass through.
+
+    The name and the schema of the map state are part of every checkpoint.
+    """
+
+    def __init__(self, width: int, types: Sequence[str] | None) -> None:
+        self.width = width  # of the select list
+        self.types = types  # DuckDB types of the select list; None leaves them as DuckDB infers them
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getMapState("synopsis", "chunk INT", "data BINARY")
+
+    def close(self) -> None:
+        pass
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        (shard,) = key
+        if shard < 0:
+            for frame in rows:
+                rejected = pa.Table.from_pandas(frame, preserve_index=False)
+                yield to_pandas(rejected_rows(rejected), self.width)
+            return
+        payloads = [data for frame in rows for data in frame["payload"]]
+        yield from (to_pandas(table, self.width) for table in self.process(int(shard), payloads))
+
+    @abstractmethod
+    def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
+        """Merge the payloads of a micro-batch into the state; yield the new results and reports."""
+
+    def get_value(self, key: int) -> bytes | None:
+        found = self._state.getValue((key,))
+        return None if found is None else bytes(found[0])
+
+    def put_value(self, key: int, data: bytes) -> None:
+        self._state.updateValue((key,), (data,))

@@ -1,0 +1,39 @@
+"""The progress of a run, as data.  Imports no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Phase(Enum):
+    """What a run is doing, in the words of the progress line."""
+
+    STARTING = "starting Spark"
+    RUNNING = "running"
+    WAITING = "waiting for rows"
+    STOPPING = "stopping after this batch"
+    DONE = "done"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The totals of a run so far.  ``state_bound`` is the bound on ``state_entries``, None without one."""
+
+    phase: Phase
+    batches: int = 0
+    input_rows: int = 0
+    output_rows: int = 0
+    rejected_rows: int = 0
+    state_entries: int = 0
+    state_bound: int | None = None
+    waiting_rows: int = 0
+    shed_rows: int = 0
+    missed_rows: int = 0  # an estimate, and its standard error
+    missed_error: float = 0.0
+    lookups: int = 0
+    lookup_hits: int = 0
+    rows_per_second: float = 0.0
+    batch_seconds: float | None = None  # of the last batch
+    seconds: float = 0.0

@@ -1,0 +1,1 @@
+"""Reading declared tables: every row is checked, and a malformed row carries the reason."""
