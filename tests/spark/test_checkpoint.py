@@ -92,8 +92,8 @@ def test_another_query_does_not(begun: Run, changed: Query, pattern: str) -> Non
 @pytest.mark.parametrize(
     ("note", "pattern"),
     [
-        ('{"format": 2}', "has format 2, and this Millpond reads 1; use the version that wrote it"),
-        ('{"format": 1}', "is damaged"),
+        ('{"format": 1}', "has format 1, and this Millpond reads 2; use the version that wrote it"),
+        ('{"format": 2}', "is damaged"),
         ('{"form', "is damaged"),
         ("[]", "is damaged"),
     ],

@@ -27,7 +27,7 @@ from millpond.plan.synopses import (
 from millpond.query.evaluate import Matcher, Row, condition, expression, result_row, summarise
 from millpond.query.model import TRUE, Aggregate, And, Condition, Expr, Ref
 from millpond.query.parts import Part
-from millpond.query.trees import aggregates_of, conjuncts, is_aggregate, refs
+from millpond.query.trees import conjuncts, find_aggregates, is_aggregate, refs
 
 Answer = Counter[tuple[Any, ...]]
 
@@ -228,7 +228,7 @@ class NaiveSelect:
     # --- aggregates --------------------------------------------------------------------------------
 
     def _grouped(self) -> Answer:
-        aggregates = aggregates_of(self.select)
+        aggregates = find_aggregates(self.select)
         finish = result_row(self.select, aggregates)
         tables = [self._one(a) for a in aggregates] or [self._groups()]
         keys = {key for table in tables for key in table}

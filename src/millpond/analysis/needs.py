@@ -39,7 +39,7 @@ from millpond.query.model import (
 from millpond.query.parts import Part, linear, with_column
 from millpond.query.pieces import unconnected
 from millpond.query.time_order import is_timed
-from millpond.query.trees import aggregates_of, is_aggregate, refs
+from millpond.query.trees import find_aggregates, is_aggregate, refs, sorted_refs
 from millpond.query.types import BIGINT
 
 PROJECTED = "unbounded-projection"
@@ -71,7 +71,7 @@ def needs_of(select: Select, part: Part, distinct: bool, only_part: bool) -> Fin
     ``only_part``: the part is all there is, so that ratios such as AVG may be taken within it.
     """
     if not is_aggregate(select):
-        projected = tuple(dict.fromkeys(ref for item in select.items for ref in _in_order(item.expression)))
+        projected = tuple(dict.fromkeys(ref for item in select.items for ref in sorted_refs(item.expression)))
         if distinct:
             return looked_for(part, projected, PROJECTED)
         if len(part.aliases) == 1:
@@ -80,7 +80,7 @@ def needs_of(select: Select, part: Part, distinct: bool, only_part: bool) -> Fin
     groups = tuple(select.group_by or ())
     needs: list[Need] = []
     failures: list[Failure] = []
-    aggregates = aggregates_of(select)
+    aggregates = find_aggregates(select)
     findings = [aggregate_needs(part, a, groups, only_part) for a in aggregates]
     if not aggregates:
         findings = [looked_for(part, groups, GROUPED)]
@@ -177,7 +177,7 @@ def aggregate_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref], onl
 
 
 def _argument_refs(aggregate: Aggregate) -> tuple[Ref, ...]:
-    return _in_order(aggregate.argument) if aggregate.argument is not None else ()
+    return sorted_refs(aggregate.argument) if aggregate.argument is not None else ()
 
 
 def _value_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
@@ -286,7 +286,7 @@ def _ratio_needs_in_time(part: Part, aggregate: Aggregate, groups: Sequence[Ref]
 
 def _constant_in_group(part: Part, argument: Expr | None, groups: Sequence[Ref]) -> bool:
     if not isinstance(argument, Ref) or argument not in part.closure.index:
-        return not _in_order(argument) if argument is not None else False
+        return not sorted_refs(argument) if argument is not None else False
     values = part.closure.range(argument)  # one of finitely many, as of a relation, is no constant
     if values.low is not None and values.low == values.high:
         return not part.can_be_null(argument)
@@ -385,7 +385,3 @@ def _derived(part: Part, argument: Expr) -> tuple[Ref, Part]:
     )
     extended = with_column(part, Node(column, BIGINT), [], replace(part.select, occurrences=occurrences))
     return column, replace(extended, derived=(*part.derived, (column, argument)))
-
-
-def _in_order(expr: Expr) -> tuple[Ref, ...]:
-    return tuple(sorted(refs(expr), key=str))

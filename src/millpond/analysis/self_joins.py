@@ -15,7 +15,7 @@ from fractions import Fraction
 from millpond.analysis.join_criteria import Violation
 from millpond.query.closure import Closure
 from millpond.query.model import Comparison, Condition, Literal, Op, Ref
-from millpond.query.parts import Part, substituted, with_literal
+from millpond.query.parts import Part, replace_occurrence, with_literal
 
 # Pieces looked at before giving up; their number is exponential in the columns of the occurrences.
 MAX_PIECES = 100
@@ -38,7 +38,7 @@ def without_covered(part: Part, projected: Sequence[Ref]) -> tuple[Part, tuple[R
             return part, refs
         old, new = pair
         keep = tuple(o for o in part.select.occurrences if o.alias != old)
-        reduced = substituted(part, old, new, replace(part.select, occurrences=keep))
+        reduced = replace_occurrence(part, old, new, replace(part.select, occurrences=keep))
         if reduced is None:
             return part, refs
         part = reduced
@@ -128,7 +128,7 @@ def _same_filters(part: Part, old: str, new: str) -> bool:
         return False
     if part.excluded:
         return False
-    probe = substituted(part, old, new, part.select)
+    probe = replace_occurrence(part, old, new, part.select)
     return probe is not None and set(probe.choices) <= set(part.choices)
 
 

@@ -6,11 +6,9 @@ condition on groups (HAVING) compares any expressions over aggregates and group 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
 
 from sqlglot import exp
 
@@ -42,15 +40,6 @@ _OPS: dict[type[exp.Expr], Op] = {
     exp.GTE: Op.GE,
     exp.GT: Op.GT,
     exp.NEQ: Op.NE,
-}
-_FLIPPED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.EQ: Op.EQ, Op.GE: Op.LE, Op.GT: Op.LT, Op.NE: Op.NE}
-_EVALUATE: dict[Op, Callable[[Any, Any], bool]] = {
-    Op.LT: operator.lt,
-    Op.LE: operator.le,
-    Op.EQ: operator.eq,
-    Op.GE: operator.ge,
-    Op.GT: operator.gt,
-    Op.NE: operator.ne,
 }
 
 
@@ -194,7 +183,7 @@ def _compare(reader: Reader, left: Side, op: Op, right: Side, node: exp.Expr) ->
     if isinstance(a, Literal) and isinstance(b, Literal):
         return _constant_comparison(a, op, b, floating)
     if isinstance(a, Literal):
-        a, b, op = b, a, _FLIPPED[op]
+        a, b, op = b, a, op.mirrored
     return Comparison(a, op, b, reader.source.slice(node), reader.source.at(node))
 
 
@@ -202,7 +191,7 @@ def _constant_comparison(a: Literal, op: Op, b: Literal, floating: bool) -> Trut
     left, right = a.value, b.value
     if floating and isinstance(left, int | float | Decimal) and isinstance(right, int | float | Decimal):
         left, right = float(left), float(right)
-    return Truth(_EVALUATE[op](left, right))
+    return Truth(op.compare(left, right))
 
 
 def _as_double(expression: Expr) -> Expr:

@@ -13,7 +13,8 @@ from millpond.frontend.constants import Bound, constant
 from millpond.frontend.refusals import only, outside
 from millpond.frontend.scope import Scope, identifier
 from millpond.frontend.source import AGGREGATES, Source
-from millpond.query.model import Aggregate, Arithmetic, Expr, Literal, Negation, Ref
+from millpond.query.model import Aggregate, Arithmetic, Literal, Negation, Ref
+from millpond.query.trees import aliases_in
 from millpond.query.types import BIGINT, DOUBLE, INT, Domain, Family, SqlType
 
 OPERATORS: dict[type[exp.Expr], str] = {
@@ -178,7 +179,7 @@ def _aggregate(reader: Reader, node: exp.Expr) -> Bound:
         return Bound(Aggregate("COUNT", None, text=text), BIGINT, "count(1)")
     bound = bind(replace(reader, grouped=None, aliases={}), argument)
     name = f"{function.lower()}({'DISTINCT ' if distinct else ''}{bound.name})"
-    tables = sorted({ref.occurrence for ref in _refs(bound.expression)})
+    tables = sorted(aliases_in(bound.expression))
     if not tables:
         return _aggregate_of_constant(reader.source, node, function, bound, distinct, name)
     if len(tables) > 1:
@@ -227,18 +228,6 @@ def _aggregate_of_constant(
         return Bound(Aggregate("COUNT", None, text=source.slice(node)), BIGINT, name)
     message = f"{source.shown(node)} aggregates a constant"
     raise SqlError(message, source.at(node), "write COUNT(*), or aggregate a column")
-
-
-def _refs(expression: Expr) -> Iterator[Ref]:
-    pending = [expression]
-    while pending:
-        each = pending.pop()
-        if isinstance(each, Ref):
-            yield each
-        elif isinstance(each, Arithmetic):
-            pending += (each.left, each.right)
-        elif isinstance(each, Negation):
-            pending.append(each.operand)
 
 
 def _aggregate_type(function: str, argument: SqlType | None) -> SqlType | None:

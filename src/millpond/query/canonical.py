@@ -1,4 +1,8 @@
-"""A canonical form of a query, from which fingerprints are made."""
+"""The canonical form of a query: equal for two queries exactly if they mean the same state.
+
+The fingerprints of state layouts and of checkpoints are made from it, so a change of this form makes the
+checkpoints of earlier versions unreadable.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,17 @@ from millpond.query.model import Ref, Select, Table
 from millpond.query.types import SqlType
 
 
-def meaning_of(value: object, select: Select | None = None) -> object:
-    """What equality compares of a query, with the types of its columns; of tables their names."""
+def canonical_text(value: object) -> str:
+    """The canonical form of a query, or of a part of one, as text to be hashed.
+
+    It holds the names of tables and the types of the columns used; spelling and positions in the SQL text
+    are left out.
+    """
+    return repr(_canonical_form(value, None))
+
+
+def _canonical_form(value: object, select: Select | None) -> object:
+    """What equality compares; a table is its name, and a column of a select has its type with it."""
     match value:
         case Table():
             return value.name
@@ -18,9 +31,9 @@ def meaning_of(value: object, select: Select | None = None) -> object:
         case Ref() if select is not None:
             return (str(value), str(select.type_of(value)))
         case tuple():
-            return tuple(meaning_of(each, select) for each in value)
+            return tuple(_canonical_form(each, select) for each in value)
         case _ if is_dataclass(value):
             within = value if isinstance(value, Select) else select
-            parts = (meaning_of(getattr(value, f.name), within) for f in fields(value) if f.compare)
+            parts = (_canonical_form(getattr(value, f.name), within) for f in fields(value) if f.compare)
             return (type(value).__name__, *parts)
     return value

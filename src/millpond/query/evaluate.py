@@ -6,7 +6,6 @@ confirmed; it is made for small inputs, not for speed.
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
@@ -27,7 +26,6 @@ from millpond.query.model import (
     Negation,
     Not,
     NotTrue,
-    Op,
     Or,
     Query,
     Ref,
@@ -35,12 +33,11 @@ from millpond.query.model import (
     Truth,
 )
 from millpond.query.trees import (
-    aggregates_of,
     conjuncts,
+    find_aggregates,
     is_aggregate,
     refs,
-    substituted,
-    substituted_condition,
+    substitute,
 )
 
 Row = Mapping[str, Any]
@@ -49,15 +46,6 @@ Data = Mapping[str, Sequence[Row]]
 Value = Any
 Valuer = Callable[[Sequence[Row]], Value]
 Truther = Callable[[Sequence[Row]], bool | None]
-
-_COMPARE: dict[Op, Callable[[Any, Any], bool]] = {
-    Op.LT: operator.lt,
-    Op.LE: operator.le,
-    Op.EQ: operator.eq,
-    Op.GE: operator.ge,
-    Op.GT: operator.gt,
-    Op.NE: operator.ne,
-}
 
 
 def expression(expr: Expr, slots: Mapping[str, int]) -> Valuer:
@@ -113,7 +101,7 @@ def condition(cond: Condition, slots: Mapping[str, int]) -> Truther:
         case Truth(value=value):
             return lambda _: value
         case Comparison(left=left, operator=op, right=right):
-            a, b, compare = expression(left, slots), expression(right, slots), _COMPARE[op]
+            a, b, compare = expression(left, slots), expression(right, slots), op.compare
 
             def compared(rows: Sequence[Row]) -> bool | None:
                 x, y = a(rows), b(rows)
@@ -238,7 +226,7 @@ class _Matched:
         aliases = [o.alias for o in select.occurrences]
         self._matchers = [Matcher(aliases, select.where, first) for first in range(len(aliases))]
         self._rows: list[list[Row]] = [[] for _ in aliases]
-        self._aggregates = aggregates_of(select)
+        self._aggregates = find_aggregates(select)
         wanted = [item.expression for item in select.items]
         if is_aggregate(select):
             arguments = [a.argument if a.argument is not None else Literal(1, None) for a in self._aggregates]
@@ -291,8 +279,8 @@ def result_row(
     stand_in: dict[Expr, Ref] = {a: Ref("", f"a{i}") for i, a in enumerate(aggregates)}
     stand_in |= {ref: Ref("", f"g{i}") for i, ref in enumerate(select.group_by or ())}
     slots = {"": 0}
-    columns = [expression(substituted(item.expression, stand_in), slots) for item in select.items]
-    having = condition(substituted_condition(select.having, stand_in), slots)
+    columns = [expression(substitute(item.expression, stand_in), slots) for item in select.items]
+    having = condition(substitute(select.having, stand_in), slots)
 
     def finish(group: Sequence[Value], values: Sequence[Value]) -> tuple[Value, ...] | None:
         row = {f"a{i}": v for i, v in enumerate(values)} | {f"g{i}": v for i, v in enumerate(group)}

@@ -6,11 +6,13 @@ column as declared), types are checked, ``BETWEEN`` and ``IN`` are rewritten to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from typing import Any
 
 from millpond.errors import Position
 from millpond.query.types import Domain, SqlType
@@ -19,12 +21,40 @@ Scalar = int | float | Decimal | str | bool | date | datetime | timedelta | None
 
 
 class Op(Enum):
+    """A comparison operator."""
+
     LT = "<"
     LE = "<="
     EQ = "="
     GE = ">="
     GT = ">"
     NE = "<>"
+
+    @property
+    def opposite(self) -> Op:
+        """The operator of the negated comparison: ``NOT a < b`` is ``a >= b``."""
+        return _OPPOSITE[self]
+
+    @property
+    def mirrored(self) -> Op:
+        """The operator after both sides are swapped: ``a < b`` is ``b > a``."""
+        return _MIRRORED[self]
+
+    def compare(self, left: Any, right: Any) -> Any:
+        """``left OP right`` of two Python values."""
+        return _COMPARE[self](left, right)
+
+
+_OPPOSITE = {Op.LT: Op.GE, Op.LE: Op.GT, Op.EQ: Op.NE, Op.NE: Op.EQ, Op.GE: Op.LT, Op.GT: Op.LE}
+_MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.EQ: Op.EQ, Op.NE: Op.NE, Op.GE: Op.LE, Op.GT: Op.LT}
+_COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
+    Op.LT: operator.lt,
+    Op.LE: operator.le,
+    Op.EQ: operator.eq,
+    Op.GE: operator.ge,
+    Op.GT: operator.gt,
+    Op.NE: operator.ne,
+}
 
 
 # --- catalog ---------------------------------------------------------------------------------------

@@ -15,18 +15,15 @@ from millpond.query.model import (
     IsNull,
     Not,
     NotTrue,
-    Op,
     Or,
     Ref,
     Truth,
 )
-from millpond.query.trees import refs
+from millpond.query.trees import aliases_in, refs
 
 # A condition that splits into more parts than this is not analysed.
 MAX_PARTS = 256
 _MAX_BRANCHES = 1024
-
-_OPPOSITE = {Op.LT: Op.GE, Op.LE: Op.GT, Op.EQ: Op.NE, Op.NE: Op.EQ, Op.GE: Op.LT, Op.GT: Op.LE}
 
 # A conjunction of literals: comparisons, IS NULL, NOT IS NULL.
 Branch = tuple[Condition, ...]
@@ -42,7 +39,7 @@ def negation_normal(cond: Condition, negated: bool = False) -> Condition:
         case Truth(value=value):
             return Truth(not value) if negated and value is not None else cond
         case Comparison(operator=op):
-            return replace(cond, operator=_OPPOSITE[op]) if negated else cond
+            return replace(cond, operator=op.opposite) if negated else cond
         case IsNull():
             return Not(cond) if negated else cond
         case Not(operand=operand):
@@ -116,7 +113,7 @@ def made_disjoint(
 
 def _joins(branch: Branch) -> bool:
     """Some literal compares columns of two occurrences."""
-    return any(len({ref.occurrence for ref in refs(literal)}) > 1 for literal in branch)
+    return any(len(aliases_in(literal)) > 1 for literal in branch)
 
 
 def _not_true(branch: Branch, solid: frozenset[Ref]) -> list[Branch]:

@@ -41,7 +41,7 @@ from millpond.query.normalize import (
     negation_normal,
 )
 from millpond.query.points import Points
-from millpond.query.trees import conjuncts, moved, refs, renamed, walk
+from millpond.query.trees import aliases_in, conjuncts, refs, rename_refs, renaming, walk
 from millpond.query.types import SqlType
 
 
@@ -100,7 +100,7 @@ class Part:
     def standing_for(self, expr: Expr) -> Expr:
         """An expression of the select over the occurrences that are left."""
         for old, new in self.replaced:
-            expr = renamed(expr, moved(old, new))
+            expr = rename_refs(expr, renaming(old, new))
         return expr
 
 
@@ -123,7 +123,7 @@ def parts_of(select: Select, disjoint: bool) -> list[Part]:
     for conjunct in conjuncts(negation_normal(select.where)):
         if not isinstance(conjunct, Or):
             literals.append(conjunct)
-        elif len({r.occurrence for r in refs(conjunct)}) <= 1:
+        elif len(aliases_in(conjunct)) <= 1:
             choices.append(Choice(conjunct, branches_of(conjunct)))
         else:
             crossing.append(branches_of(conjunct))
@@ -226,14 +226,13 @@ def with_literal(part: Part, literal: Condition) -> Part | None:
     return _with_extras(closed, part, lambda ref: ref)
 
 
-def substituted(part: Part, old: str, new: str, select: Select) -> Part | None:
+def replace_occurrence(part: Part, old: str, new: str, select: Select) -> Part | None:
     """The part with occurrence ``old`` replaced by ``new`` everywhere, as a part of ``select``."""
 
-    rename = moved(old, new)
+    rename = renaming(old, new)
 
-    def swap(cond: Condition) -> Condition:
-        changed: Condition = renamed(cond, rename)
-        return changed
+    def swap(condition: Condition) -> Condition:
+        return rename_refs(condition, rename)
 
     choices = tuple(
         Choice(swap(c.original), tuple(tuple(swap(x) for x in b) for b in c.branches)) for c in part.choices
@@ -260,7 +259,7 @@ def _with_extras(closed: Part | None, part: Part, rename: Callable[[Ref], Ref]) 
             for d in differences
         ]
         closed = with_column(closed, replace(node, ref=rename(node.ref)), known, closed.select)
-    derived = tuple((rename(ref), renamed(expr, rename)) for ref, expr in part.derived)
+    derived = tuple((rename(ref), rename_refs(expr, rename)) for ref, expr in part.derived)
     carried = replace(closed, derived=derived, replaced=part.replaced)
     return carried if carried.closure.satisfiable else None
 
@@ -309,7 +308,7 @@ def facts_of(select: Select) -> list[Condition]:
     out: list[Condition] = []
     for o in select.occurrences:
         for check in o.table.checks:
-            out += conjuncts(negation_normal(renamed(check, moved(o.table.name, o.alias))))
+            out += conjuncts(negation_normal(rename_refs(check, renaming(o.table.name, o.alias))))
     return out
 
 

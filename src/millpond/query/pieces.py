@@ -10,7 +10,7 @@ from math import prod
 
 from millpond.query.model import Comparison, Condition, Literal, Op, Ref
 from millpond.query.parts import Part, close_part, comparison_facts, with_literal
-from millpond.query.trees import conjuncts, refs
+from millpond.query.trees import aliases_in, conjuncts, refs
 from millpond.query.types import Family
 
 # Combinations of values into which a part is cut at most.
@@ -24,7 +24,7 @@ def unconnected(part: Part) -> list[Part]:
     """
     left = [{alias} for alias in part.aliases]
     for conjunct in conjuncts(part.condition):
-        mentioned = {ref.occurrence for ref in refs(conjunct)}
+        mentioned = aliases_in(conjunct)
         if _by_constants(part, conjunct):
             continue
         connected = [s for s in left if s & mentioned]
@@ -41,7 +41,7 @@ def by_values(part: Part, columns: Sequence[Ref]) -> list[Part]:
 
     Empty where there are no such columns, or too many values.
     """
-    crossing = {r for c in part.literals if len({r.occurrence for r in refs(c)}) > 1 for r in refs(c)}
+    crossing = {r for c in part.literals if len(aliases_in(c)) > 1 for r in refs(c)}
     cut = [ref for ref in columns if ref in crossing and _pinned(part, ref) is None]
     values = [_values(part, ref) for ref in cut]
     if not cut or not 0 < prod(map(len, values)) <= MAX_VALUES:
@@ -71,7 +71,7 @@ def _restricted(part: Part, aliases: Collection[str]) -> Part:
     elsewhere = {o.alias for o in part.select.occurrences} - set(aliases)
 
     def here(condition: Condition) -> bool:
-        return not elsewhere & {r.occurrence for r in refs(condition)}
+        return not elsewhere & aliases_in(condition)
 
     crossing = [c for c in part.literals if not here(c)]
     implied = [fact for c in crossing for fact in _implied(part, c) if here(fact)]
@@ -88,7 +88,7 @@ def _restricted(part: Part, aliases: Collection[str]) -> Part:
 
 def _by_constants(part: Part, condition: Condition) -> bool:
     """What constants say of its columns, each by itself, already implies the condition."""
-    if not isinstance(condition, Comparison) or len({r.occurrence for r in refs(condition)}) < 2:
+    if not isinstance(condition, Comparison) or len(aliases_in(condition)) < 2:
         return False
     if not all(_is_counted(part, ref) for ref in refs(condition)):
         return False

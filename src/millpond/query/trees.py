@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from millpond.query.model import (
     Aggregate,
@@ -24,11 +24,76 @@ from millpond.query.model import (
     Truth,
 )
 
+Node = Expr | Condition
+_Tree = TypeVar("_Tree", Expr, Condition)
 
-def conjuncts(cond: Condition) -> list[Condition]:
-    """The operands of the topmost AND, flattened."""
+
+# --- reading -----------------------------------------------------------------------------------------
+
+
+def children(node: Node) -> Sequence[Node]:
+    """The nodes right below a node, from left to right."""
+    match node:
+        case Arithmetic() | Comparison():
+            return node.left, node.right
+        case Negation() | IsNull() | Not() | NotTrue():
+            return (node.operand,)
+        case And() | Or():
+            return node.operands
+        case Aggregate(argument=argument) if argument is not None:
+            return (argument,)
+    return ()
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and everything below it, from left to right."""
+    todo: list[Node] = [node]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo += reversed(children(node))
+
+
+def refs(node: Node) -> frozenset[Ref]:
+    """Every column that an expression or condition mentions."""
+    return frozenset(n for n in walk(node) if isinstance(n, Ref))
+
+
+def sorted_refs(node: Node) -> tuple[Ref, ...]:
+    """Every column that an expression or condition mentions, by name."""
+    return tuple(sorted(refs(node), key=str))
+
+
+def aliases_in(node: Node) -> frozenset[str]:
+    """The aliases of the occurrences that an expression or condition mentions."""
+    return frozenset(ref.occurrence for ref in refs(node))
+
+
+def item_refs(items: Sequence[Item]) -> frozenset[Ref]:
+    """Every column that a select list mentions."""
+    return frozenset(ref for item in items for ref in refs(item.expression))
+
+
+def has_aggregate(node: Node) -> bool:
+    """The expression or condition contains an aggregate."""
+    return any(isinstance(n, Aggregate) for n in walk(node))
+
+
+def find_aggregates(select: Select) -> list[Aggregate]:
+    """The aggregates of the select list and of HAVING, each once, in order."""
+    places = [*(item.expression for item in select.items), select.having]
+    return list(dict.fromkeys(n for place in places for n in walk(place) if isinstance(n, Aggregate)))
+
+
+def is_aggregate(select: Select) -> bool:
+    """The select groups its rows, explicitly or by an aggregate."""
+    return select.group_by is not None or bool(find_aggregates(select))
+
+
+def conjuncts(condition: Condition) -> list[Condition]:
+    """The operands of the topmost AND, flattened and without TRUE."""
     out: list[Condition] = []
-    todo = [cond]
+    todo = [condition]
     while todo:
         c = todo.pop()
         if isinstance(c, And):
@@ -38,89 +103,44 @@ def conjuncts(cond: Condition) -> list[Condition]:
     return out
 
 
-def refs(node: Expr | Condition) -> frozenset[Ref]:
-    """Every column that an expression or condition mentions."""
-    return frozenset(n for n in walk(node) if isinstance(n, Ref))
+# --- rewriting ---------------------------------------------------------------------------------------
 
 
-def aggregates_of(select: Select) -> list[Aggregate]:
-    """The aggregates of the select list and of HAVING, each once, in order."""
-    places = [*(item.expression for item in select.items), select.having]
-    return list(dict.fromkeys(n for place in places for n in walk(place) if isinstance(n, Aggregate)))
+def transform(node: _Tree, change: Callable[[Node], Node | None]) -> _Tree:
+    """The tree with every node replaced for which ``change`` returns another one.
+
+    ``change`` sees a node before those below it; below a node that it replaces nothing else changes.
+    """
+    rewritten: _Tree = _transform(node, change)
+    return rewritten
 
 
-def is_aggregate(select: Select) -> bool:
-    """The select groups its rows, explicitly or by an aggregate."""
-    return select.group_by is not None or bool(aggregates_of(select))
-
-
-def substituted(expr: Expr, by: Mapping[Expr, Ref]) -> Expr:
-    """The expression with columns in place of the given sub-expressions."""
-    if expr in by:
-        return by[expr]
-    match expr:
-        case Arithmetic(operator=op, left=left, right=right):
-            return Arithmetic(op, substituted(left, by), substituted(right, by))
-        case Negation(operand=operand):
-            return Negation(substituted(operand, by))
-        case _:
-            return expr
-
-
-def substituted_condition(cond: Condition, by: Mapping[Expr, Ref]) -> Condition:
-    match cond:
-        case Comparison(left=left, operator=op, right=right):
-            return Comparison(substituted(left, by), op, substituted(right, by))
-        case IsNull(operand=operand):
-            return IsNull(substituted(operand, by))
-        case Not(operand=operand):
-            return Not(substituted_condition(operand, by))
-        case NotTrue(operand=operand):
-            return NotTrue(substituted_condition(operand, by))
-        case And(operands=operands):
-            return And(tuple(substituted_condition(c, by) for c in operands))
-        case Or(operands=operands):
-            return Or(tuple(substituted_condition(c, by) for c in operands))
-        case Truth():
-            return cond
-
-
-def item_refs(items: Sequence[Item]) -> frozenset[Ref]:
-    return frozenset(ref for item in items for ref in refs(item.expression))
-
-
-def walk(node: Expr | Condition) -> Iterator[Expr | Condition]:
-    """The node and everything below it, from left to right."""
-    todo: list[Expr | Condition] = [node]
-    while todo:
-        node = todo.pop()
-        yield node
-        match node:
-            case Arithmetic() | Comparison():
-                todo += [node.right, node.left]
-            case Negation() | IsNull() | Not() | NotTrue():
-                todo.append(node.operand)
-            case And() | Or():
-                todo += reversed(node.operands)
-            case Aggregate(argument=argument) if argument is not None:
-                todo.append(argument)
-
-
-def renamed(node: Any, rename: Callable[[Ref], Ref]) -> Any:
-    """A condition or expression over other columns."""
+def _transform(node: Any, change: Callable[[Node], Node | None]) -> Any:
+    changed = change(node)
+    if changed is not None:
+        return changed
     match node:
-        case Ref():
-            return rename(node)
         case Comparison() | Arithmetic():
-            return replace(node, left=renamed(node.left, rename), right=renamed(node.right, rename))
+            return replace(node, left=_transform(node.left, change), right=_transform(node.right, change))
         case Not() | IsNull() | Negation() | NotTrue():
-            return replace(node, operand=renamed(node.operand, rename))
+            return replace(node, operand=_transform(node.operand, change))
         case And() | Or():
-            return replace(node, operands=tuple(renamed(c, rename) for c in node.operands))
-        case _:
-            return node
+            return replace(node, operands=tuple(_transform(c, change) for c in node.operands))
+        case Aggregate(argument=argument) if argument is not None:
+            return replace(node, argument=_transform(argument, change))
+    return node
 
 
-def moved(old: str, new: str) -> Callable[[Ref], Ref]:
-    """Columns of one occurrence as those of another."""
+def substitute(node: _Tree, columns: Mapping[Expr, Ref]) -> _Tree:
+    """The tree with columns in place of the given expressions."""
+    return transform(node, lambda each: columns.get(each))  # type: ignore[arg-type]
+
+
+def rename_refs(node: _Tree, rename: Callable[[Ref], Ref]) -> _Tree:
+    """The tree over other columns."""
+    return transform(node, lambda each: rename(each) if isinstance(each, Ref) else None)
+
+
+def renaming(old: str, new: str) -> Callable[[Ref], Ref]:
+    """A function for ``rename_refs``: columns of occurrence ``old`` become those of ``new``."""
     return lambda ref: Ref(new, ref.column) if ref.occurrence == old else ref

@@ -17,7 +17,7 @@ from millpond.query.model import (
     Ref,
     Select,
 )
-from millpond.query.trees import substituted, substituted_condition, walk
+from millpond.query.trees import has_aggregate, substitute
 from millpond.runtime.sql import Dialect, all_of, condition_sql, expression_sql
 
 
@@ -57,10 +57,10 @@ def groups_sql(
         return f"coalesce({value}, 0)" if aggregate is not None and aggregate.function == "COUNT" else value
 
     items = [
-        f"{expression_sql(substituted(item.expression, stand_in), column, Dialect.DUCKDB)} AS {name}"
+        f"{expression_sql(substitute(item.expression, stand_in), column, Dialect.DUCKDB)} AS {name}"
         for item, name in zip(select.items, names, strict=True)
     ]
-    having = condition_sql(substituted_condition(select.having, stand_in), column, Dialect.DUCKDB)
+    having = condition_sql(substitute(select.having, stand_in), column, Dialect.DUCKDB)
     selected = ", ".join([*(f"groups.{k}" for k in keys), *items])
     return f"WITH {', '.join(tables)} SELECT {selected} FROM {joined} WHERE {having}"
 
@@ -129,9 +129,5 @@ def _is_monotone(cond: Condition) -> bool:
                 return operator in (Op.GT, Op.GE)
             return aggregate.function == "MIN" and operator in (Op.LT, Op.LE)
         case Comparison(left=left, right=right):
-            return not any(_has_aggregate(side) for side in (left, right))
+            return not any(has_aggregate(side) for side in (left, right))
     return cond == TRUE
-
-
-def _has_aggregate(expr: Expr) -> bool:
-    return any(isinstance(node, Aggregate) for node in walk(expr))

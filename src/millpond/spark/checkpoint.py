@@ -9,17 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from enum import Enum
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 from millpond.errors import MillpondError
+from millpond.query.canonical import canonical_text
 from millpond.query.model import Query, Table
-from millpond.query.types import SqlType
 from millpond.spark.files import Files
 
-FORMAT = 1
+FORMAT = 2
 NOTE = "_millpond.json"
 OWNER = "_millpond"  # in the output, where *.json are the rows
 _VISIBLE = "[^_.]*"
@@ -131,35 +130,15 @@ def _table(table: Table) -> dict[str, Any]:
 
 
 def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(_plain(value)).encode()).hexdigest()
-
-
-def _plain(value: object) -> object:
-    """A value of the query model as JSON: what its equality compares, tables by name."""
-    match value:
-        case Table():
-            return value.name
-        case SqlType():
-            return str(value)
-        case Enum():
-            return value.value
-        case tuple() | list():
-            return [_plain(each) for each in value]
-        case _ if is_dataclass(value):
-            compared = {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.compare}
-            return [type(value).__name__, compared]
-        case None | str() | bool() | int():
-            return value
-        case _:
-            return [type(value).__name__, str(value)]
+    return hashlib.sha256(canonical_text(value).encode()).hexdigest()
 
 
 def _change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
     """What has changed, in a few words; None if nothing has."""
-    if old["query"] != new["query"]:
-        return f"it was {old.get('text')}"
     for name, table in new["tables"].items():
-        before = old["tables"].get(name, {})
+        if name not in old["tables"]:
+            continue
+        before = old["tables"][name]
         if before.get("columns") != table["columns"]:
             return f"{name} had the columns {', '.join(before.get('columns', ()))}"
         if before.get("checks") != table["checks"]:
@@ -167,4 +146,4 @@ def _change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
         if before != table:
             settings = (f"{key} {before.get(key)}" for key in ("kind", "time", "watermark"))
             return f"{name} was declared with {', '.join(settings)}"
-    return None
+    return f"it was {old.get('text')}" if old["query"] != new["query"] else None

@@ -29,7 +29,7 @@ from millpond.query.model import (
     Ref,
     Truth,
 )
-from millpond.query.trees import aggregates_of, conjuncts, item_refs
+from millpond.query.trees import conjuncts, find_aggregates, item_refs
 from tests.support.generate import OPERATORS, Catalog
 from tests.support.oracle import Answer, answer_one, normalise
 
@@ -255,7 +255,7 @@ def test_aggregates_are_listed_once_in_the_order_of_the_text() -> None:
         DDL + "SELECT 1 + MAX(A), B, MIN(A) - MAX(A) FROM S GROUP BY B HAVING SUM(A) > 1 AND MIN(A) < AVG(X)"
     )
     [select] = query.selects
-    assert [a.function for a in aggregates_of(select)] == ["MAX", "MIN", "SUM", "AVG"]
+    assert [a.function for a in find_aggregates(select)] == ["MAX", "MIN", "SUM", "AVG"]
     assert item_refs(select.items) == {Ref("S", "A"), Ref("S", "B")}
 
 

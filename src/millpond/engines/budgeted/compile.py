@@ -21,7 +21,7 @@ from millpond.engines.budgeted.program import (
     SideProgram,
 )
 from millpond.query.model import TRUE, Aggregate, Expr, Ref, Select
-from millpond.query.trees import aggregates_of, is_aggregate, refs, substituted, substituted_condition
+from millpond.query.trees import find_aggregates, is_aggregate, refs, substitute
 from millpond.query.types import Domain, Family, SqlType, arrow_type
 from millpond.runtime.aggregates import has_monotone_having
 from millpond.runtime.arrow_ipc import schema_to_bytes
@@ -292,7 +292,7 @@ class _Groups:
         self._compiler = compiler
         self._select: Select = compiler.plan.select
         self._types = types
-        self._aggregates = aggregates_of(self._select)
+        self._aggregates = find_aggregates(self._select)
         self._keys = self._select.group_by or ()
 
     @property
@@ -335,9 +335,9 @@ class _Groups:
 
         items = []
         for i, item in enumerate(self._select.items):
-            text = expression_sql(substituted(item.expression, stand_in), spelled, Dialect.DUCKDB)
+            text = expression_sql(substitute(item.expression, stand_in), spelled, Dialect.DUCKDB)
             items.append(f"{text if self._types is None else f'CAST({text} AS {self._types[i]})'} AS o{i}")
-        having = condition_sql(substituted_condition(self._select.having, stand_in), spelled, Dialect.DUCKDB)
+        having = condition_sql(substitute(self._select.having, stand_in), spelled, Dialect.DUCKDB)
         keys = "".join(f"g{i}, " for i in range(len(self._keys)))
         return f"SELECT {keys}{', '.join(items)} FROM groups WHERE {having}"
 

@@ -29,7 +29,7 @@ from millpond.query.model import (
     Ref,
     Select,
 )
-from millpond.query.trees import aggregates_of, conjuncts, is_aggregate, refs
+from millpond.query.trees import aliases_in, conjuncts, find_aggregates, is_aggregate, refs
 from millpond.query.types import Domain, Family, SqlType
 
 
@@ -137,7 +137,7 @@ def plan_budgeted(query: Query) -> BudgetedPlan:
 
 
 def _refuse(select: Select, distinct: bool) -> None:
-    for aggregate in aggregates_of(select):
+    for aggregate in find_aggregates(select):
         if aggregate.distinct or aggregate.function == "MEDIAN":
             raise MillpondError(
                 f"{aggregate.text or aggregate.function} needs every value, and is not run under a budget",
@@ -169,27 +169,23 @@ def _planned(select: Select, distinct: bool) -> JoinTree:
     return JoinTree(select, first, tuple(levels), _together(plan, distinct))
 
 
-def _occurrences(condition: Condition) -> frozenset[str]:
-    return frozenset(ref.occurrence for ref in refs(condition))
-
-
 def _leaves(select: Select, conditions: Sequence[Condition]) -> list[Leaf]:
     """A leaf for each stream; each relation goes to the first stream that it is compared with."""
     streams = [o for o in select.occurrences if o.table.streaming]
     relations: dict[str, list[Occurrence]] = {o.alias: [] for o in streams}
     for relation in (o for o in select.occurrences if not o.table.streaming):
-        joined = [c for c in conditions if relation.alias in _occurrences(c)]
-        home = next((s for s in streams if any(s.alias in _occurrences(c) for c in joined)), streams[0])
+        joined = [c for c in conditions if relation.alias in aliases_in(c)]
+        home = next((s for s in streams if any(s.alias in aliases_in(c) for c in joined)), streams[0])
         relations[home.alias].append(relation)
     leaves = []
     for stream in streams:
         aliases = {stream.alias, *(r.alias for r in relations[stream.alias])}
-        own = [c for c in conditions if _occurrences(c) <= aliases]
+        own = [c for c in conditions if aliases_in(c) <= aliases]
         # A column that is compared with another leaf's is of no use without a value.
         known = {
             r
             for c in conditions
-            if isinstance(c, Comparison) and not _occurrences(c) <= aliases
+            if isinstance(c, Comparison) and not aliases_in(c) <= aliases
             for r in refs(c)
             if r.occurrence in aliases
         }
@@ -202,7 +198,7 @@ def _closeness(joined: frozenset[str], aliases: frozenset[str], conditions: Iter
     """Whether two sides are joined by an equality (2), by some other condition (1) or not at all."""
     found = 0
     for condition in conditions:
-        names = _occurrences(condition)
+        names = aliases_in(condition)
         if names & joined and names & aliases and names <= joined | aliases:
             is_equality = isinstance(condition, Comparison) and condition.operator is Op.EQ
             found = max(found, 2 if is_equality else 1)
@@ -213,8 +209,8 @@ def _level(select: Select, joined: frozenset[str], right: Leaf, conditions: Sequ
     across = [
         c
         for c in conditions
-        if _occurrences(c) & right.aliases and _occurrences(c) & joined
-        and _occurrences(c) <= joined | right.aliases
+        if aliases_in(c) & right.aliases and aliases_in(c) & joined
+        and aliases_in(c) <= joined | right.aliases
     ]  # fmt: skip
     equal = [pair for c in across if (pair := _equal_columns(c, joined)) is not None]
     found = _band(select, joined, across)
@@ -231,8 +227,6 @@ def _equal_columns(condition: Condition, joined: frozenset[str]) -> tuple[Ref, R
 
 
 # --- bands -------------------------------------------------------------------------------------------
-
-_MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE, Op.EQ: Op.EQ}
 
 
 def _band(select: Select, joined: frozenset[str], conditions: Iterable[Condition]) -> Band | None:
@@ -258,11 +252,11 @@ def _limit(select: Select, condition: Condition, joined: frozenset[str]) -> Band
     if not isinstance(condition, Comparison) or condition.operator is Op.NE:
         return None
     one, other = _shifted(condition.left), _shifted(condition.right)
-    if one is None or other is None or condition.operator not in _MIRRORED:
+    if one is None or other is None:
         return None
     operator: Op = condition.operator
     if one[0].occurrence not in joined:
-        one, other, operator = other, one, _MIRRORED[operator]
+        one, other, operator = other, one, operator.mirrored
     (left, a), (right, b) = one, other
     types = select.type_of(left), select.type_of(right)
     if not all(is_number(t) for t in types):

@@ -24,10 +24,10 @@ from millpond.plan.synopses import (
     merge_shared,
     sharing_key,
 )
-from millpond.query.canonical import meaning_of
+from millpond.query.canonical import canonical_text
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
 from millpond.query.parts import Part
-from millpond.query.trees import aggregates_of, conjuncts, is_aggregate, refs
+from millpond.query.trees import conjuncts, find_aggregates, is_aggregate, refs
 from millpond.runtime.aggregates import has_monotone_having
 from millpond.runtime.arrow_ipc import schema_to_bytes
 from millpond.runtime.duckdb import DuckDb
@@ -114,7 +114,7 @@ class _Builder:
 
         How the query is written does not matter, nor what else its tables hold.
         """
-        digest = hashlib.sha256(repr(meaning_of(self.query)).encode())
+        digest = hashlib.sha256(canonical_text(self.query).encode())
         for slot, made in zip(self.slots, slots, strict=True):
             ingest = slot.ingest(Dialect.SPARK)
             for text in (slot.stream, made.reduce, ingest.admits, repr(ingest.columns)):
@@ -340,7 +340,7 @@ class _SelectJoins:
     def grouped(self, version: str) -> str:
         aggregates = [
             AggregateJoins(a, tuple(self._join(places) for places in self._parts_of(a).values()))
-            for a in aggregates_of(self.select)
+            for a in find_aggregates(self.select)
         ]
         return grouped_sql(
             self.select,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from millpond.engines.lookup.declaration import find_lookup_tables, is_lookup
 from millpond.errors import MillpondError, one_line
 from millpond.query.model import (
-    And,
     Arithmetic,
     Comparison,
     Condition,
@@ -20,7 +18,7 @@ from millpond.query.model import (
     Ref,
     Select,
 )
-from millpond.query.trees import is_aggregate, walk
+from millpond.query.trees import aliases_in, conjuncts, is_aggregate, walk
 from millpond.query.types import Domain, Family, SqlType
 
 
@@ -73,49 +71,37 @@ def _count(streams: int) -> str:
 def _planned(select: Select) -> LookupPlan:
     base = tuple(o for o in select.occurrences if not is_lookup(o.table))
     left = [o for o in select.occurrences if is_lookup(o.table)]
-    conjuncts = list(_conjuncts(select.where))
+    conditions = conjuncts(select.where)
     available = {o.alias for o in base}
-    before = tuple(c for c in conjuncts if _aliases(c) <= available)
+    before = tuple(c for c in conditions if aliases_in(c) <= available)
     steps: list[KeyedLookup] = []
     while left:
-        keyed = next((k for o in left if (k := _keyed(select, o, conjuncts, available))), None)
+        keyed = next((k for o in left if (k := _keyed(select, o, conditions, available))), None)
         if keyed is None:
             raise _unkeyed(select, left[0])
         steps.append(keyed)
         left.remove(keyed.occurrence)
         available.add(keyed.occurrence.alias)
-    after = tuple(c for c in conjuncts if c not in before)
+    after = tuple(c for c in conditions if c not in before)
     used = [*(item.expression for item in select.items), *after]
     used += [e for step in steps for e in step.asked if isinstance(e, Ref)]
     needed = dict.fromkeys(ref for each in used for ref in walk(each) if isinstance(ref, Ref))
     return LookupPlan(base, tuple(steps), before, after, tuple(needed))
 
 
-def _conjuncts(condition: Condition) -> Iterator[Condition]:
-    if isinstance(condition, And):
-        for operand in condition.operands:
-            yield from _conjuncts(operand)
-    else:
-        yield condition
-
-
-def _aliases(node: Expr | Condition) -> set[str]:
-    return {ref.occurrence for ref in walk(node) if isinstance(ref, Ref)}
-
-
 def _keyed(
-    select: Select, occurrence: Occurrence, conjuncts: list[Condition], available: set[str]
+    select: Select, occurrence: Occurrence, conditions: list[Condition], available: set[str]
 ) -> KeyedLookup | None:
     """The key by which the rows of an occurrence can be looked up once the others are there."""
     found: dict[str, Expr] = {}
     lookup_aliases = {o.alias for o in select.occurrences if is_lookup(o.table)}
-    for condition in conjuncts:
+    for condition in conditions:
         if not isinstance(condition, Comparison) or condition.operator is not Op.EQ:
             continue
         for own, other in ((condition.left, condition.right), (condition.right, condition.left)):
             if not isinstance(own, Ref) or own.occurrence != occurrence.alias or own.column in found:
                 continue
-            aliases = _aliases(other)
+            aliases = aliases_in(other)
             if not aliases or not aliases <= available:
                 continue
             if aliases & lookup_aliases and not isinstance(other, Ref):
@@ -143,9 +129,9 @@ def _inexact(kind: SqlType) -> bool:
 
 def _unkeyed(select: Select, occurrence: Occurrence) -> MillpondError:
     name = one_line(occurrence.alias)
-    for condition in _conjuncts(select.where):
+    for condition in conjuncts(select.where):
         if isinstance(condition, Comparison) and condition.operator is Op.EQ:
-            sides = [_aliases(condition.left), _aliases(condition.right)]
+            sides = [aliases_in(condition.left), aliases_in(condition.right)]
             if {occurrence.alias} in sides and all(sides):
                 text = one_line(condition.text, 60)
                 message = f"{name} cannot be looked up by {text}: the values are not compared exactly"

@@ -13,12 +13,12 @@ from millpond.engines.timed.match_sql import Feed, Steps, from_number, instant
 from millpond.engines.timed.program import Clock, FeedProgram, NeedProgram, SetProgram, TimedProgram
 from millpond.plan.needs import Measure, Need, SelectNeeds, TimedPlan, find_separate_needs
 from millpond.plan.partial_matches import PartialMatchPlan, PartialMatchSet, TimedNeed
-from millpond.query.canonical import meaning_of
+from millpond.query.canonical import canonical_text
 from millpond.query.durations import length_of_time
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
 from millpond.query.parts import Part, type_of
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_column, find_time_columns
-from millpond.query.trees import aggregates_of, conjuncts, is_aggregate, refs, substituted
+from millpond.query.trees import conjuncts, find_aggregates, is_aggregate, refs, substitute
 from millpond.runtime.aggregates import groups_sql, has_monotone_having
 from millpond.runtime.arrow_ipc import schema_to_bytes, table_to_bytes
 from millpond.runtime.duckdb import DuckDb
@@ -92,7 +92,7 @@ class _Builder:
 
     def _fingerprint(self, program: TimedProgram) -> bytes:
         """Everything that gives the kept bytes their meaning, and what is answered from them."""
-        digest = hashlib.sha256(repr(meaning_of(self.query)).encode())
+        digest = hashlib.sha256(canonical_text(self.query).encode())
         for need in program.needs:
             digest.update(repr((need.sets, need.result, need.merge)).encode())
             digest.update(repr([(f.columns, f.rows) for f in need.feeds]).encode())
@@ -178,7 +178,7 @@ class _Builder:
         select = needs.select
         if not is_aggregate(select):
             return {None: [(self._set(need, select), "") for _, wanted in needs.parts for need in wanted]}
-        aggregates: Sequence[Aggregate | None] = aggregates_of(select) or [None]
+        aggregates: Sequence[Aggregate | None] = find_aggregates(select) or [None]
         made: _Results = {a: [] for a in aggregates}
         for _, wanted in needs.parts:
             shared: dict[Expr | None, list[Need]] = {}
@@ -270,7 +270,7 @@ class _Builder:
         back = from_number(f"c{number}", type_of(steps.timed.part, column))
         if column in derived:
             return back
-        return expression_sql(substituted(argument, {column: Ref("", "v")}), lambda _: back, Dialect.DUCKDB)
+        return expression_sql(substitute(argument, {column: Ref("", "v")}), lambda _: back, Dialect.DUCKDB)
 
     def _counted(
         self, needs: Sequence[Need], select: Select, median: Expr | None

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from millpond.errors import one_line
 from millpond.query import model
 from millpond.query.model import Condition, Ref, Table, Truth
-from millpond.query.trees import substituted_condition, walk
+from millpond.query.trees import substitute, walk
 from millpond.query.types import INTEGERS
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 from millpond.spark.sources.expressions import column_named, optimizer_barrier
@@ -69,7 +69,7 @@ def check_sql(table: Table, check: Condition) -> str:
     def spell_ref(ref: Ref) -> str:
         return texts.get(ref) or Dialect.SPARK.name_of(ref.column)
 
-    return condition_sql(substituted_condition(check, shifts), spell_ref, Dialect.SPARK)
+    return condition_sql(substitute(check, shifts), spell_ref, Dialect.SPARK)
 
 
 def _shift_sql(table: Table, shift: model.Arithmetic) -> str:
