@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from millpond.errors import MillpondError
 from millpond.frontend.parse import parse
 from millpond.query.model import Query
-from millpond.spark.checkpoint import Continued, Folders
+from millpond.spark.checkpoint import EarlierRun, Folders
 from millpond.spark.files import Files
 
 CATALOG = """
@@ -35,7 +35,7 @@ class Run:
         files = Files(spark)
         self.folders = Folders(files, files.absolute(str(self.checkpoint)), files.absolute(str(self.output)))
 
-    def begin(self, asked: Query, partitions: int = 3) -> Continued | None:
+    def begin(self, asked: Query, partitions: int = 3) -> EarlierRun | None:
         continued = self.folders.check(asked)
         self.folders.claim(asked, partitions, continued)
         return continued
@@ -92,7 +92,10 @@ def test_another_query_does_not(begun: Run, changed: Query, pattern: str) -> Non
 @pytest.mark.parametrize(
     ("note", "pattern"),
     [
-        ('{"format": 1}', "has format 1, and this Millpond reads 2; use the version that wrote it"),
+        (
+            '{"format": 2}',
+            "another version of Millpond: it has format 2, and .* format 1; continue it with the version",
+        ),
         ('{"format": 2}', "is damaged"),
         ('{"form', "is damaged"),
         ("[]", "is damaged"),
@@ -107,7 +110,7 @@ def test_a_note_that_cannot_be_read(begun: Run, note: str, pattern: str) -> None
 
 def test_a_checkpoint_of_somebody_else(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "cp" / "offsets").mkdir(parents=True)
-    with pytest.raises(MillpondError, match="cp is not a checkpoint of Millpond"):
+    with pytest.raises(MillpondError, match="cp was not written by Millpond"):
         Run(spark, tmp_path).begin(query())
 
 
@@ -116,7 +119,7 @@ def test_an_output_folder_with_files_of_somebody_else(spark: SparkSession, tmp_p
     run = Run(spark, tmp_path)
     run.write(name)
     with pytest.raises(
-        MillpondError, match="out holds files that no run of Millpond wrote; give a new --output"
+        MillpondError, match="out holds files that Millpond did not write; give a new --output"
     ):
         run.begin(query())
     assert not run.checkpoint.exists()

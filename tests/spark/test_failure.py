@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from millpond.errors import MillpondError
-from millpond.spark.failure import cause_of, clear_line
+from millpond.spark.failure import cause_of, summarise_messages
 
 TRACEBACK = """\
 [PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
@@ -69,7 +69,7 @@ ABORTED = (
     ],
 )  # fmt: skip
 def test_the_root_cause_is_told_in_one_line(messages: list[str], line: str) -> None:
-    assert clear_line(messages) == line
+    assert summarise_messages(messages) == line
 
 
 @pytest.mark.parametrize(

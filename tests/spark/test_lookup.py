@@ -114,7 +114,7 @@ def test_a_run_is_exact_and_its_hits_are_the_labs(folder: Folder, capsys: Captur
     assert [line["lookups"] for line in lines] == [1500, 1500, 1000]
     assert [line["lookup_hits"] for line in lines] == by_batch
 
-    assert f"4,000 look-ups, {hits.mean():.1%} from the cache" in capsys.readouterr().err
+    assert f"4,000 lookups, {hits.mean():.1%} from the cache" in capsys.readouterr().err
 
 
 def test_a_database_that_fails_ends_the_run_and_loses_no_row(
@@ -245,7 +245,7 @@ def test_a_name_of_two_things_is_refused(spark: SparkSession, tmp_path: Path) ->
     url = store(tmp_path / "db", "r", {"K": domains.INT}, [(1,)])
     millpond.lookup(spark, "twofold", url=url, dbtable="r", memory=5)
     spark.range(3).createOrReplaceTempView("Twofold")
-    with pytest.raises(millpond.MillpondError, match="twofold is both a view and a relation to look up"):
+    with pytest.raises(millpond.MillpondError, match="twofold is both a view and a lookup relation"):
         millpond.sql(spark, "SELECT K FROM twofold")
     spark.catalog.dropTempView("Twofold")
 

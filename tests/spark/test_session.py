@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import millpond
 from millpond.cli.exits import ExitCode
 from millpond.errors import MillpondError, RunError
-from millpond.spark.session import _check_master, _not_launched, make_session, open_session
+from millpond.spark.session import _check_master, _launch_error, make_session, open_session
 
 QUERY = "CREATE STREAMING TABLE S (A INT) USING json OPTIONS (path '.'); SELECT A FROM S;"
 
@@ -70,11 +70,11 @@ def test_a_standalone_master_must_answer() -> None:
 @pytest.mark.parametrize(
     ("log", "told"),
     [
-        ("JAVA_HOME is not set\n", "Spark needs Java 17 or newer, and none was found; install Java 17"),
-        ("spark-class: line 97: /x/bin/java: No such file or directory\n", "and none was found; install"),
+        ("JAVA_HOME is not set\n", "Spark needs Java 17 or newer, but no Java was found; install Java 17"),
+        ("spark-class: line 97: /x/bin/java: No such file or directory\n", "but no Java was found; install"),
         (
             "Error: LinkageError\njava.lang.UnsupportedClassVersionError: org/apache\n\tat java.lang\n",
-            "Spark needs Java 17 or newer, and an older one was found; install",
+            "Spark needs Java 17 or newer, but an older version was found; install",
         ),
         (
             "WARNING: Using incubator modules\nError: Could not find or load main class X\n\tat y\nbye\n",
@@ -84,7 +84,7 @@ def test_a_standalone_master_must_answer() -> None:
     ],
 )
 def test_a_java_process_that_does_not_start(log: str, told: str) -> None:
-    assert told in str(_not_launched(log))
+    assert told in str(_launch_error(log))
 
 
 def in_a_process(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -112,7 +112,7 @@ def test_no_java(tmp_path: Path) -> None:
     arguments = ["run", str(tmp_path / "query.sql"), "--once", "--output", str(tmp_path / "out")]
     code = "from millpond.cli.main import main_entry; main_entry()"
     ended = in_a_process(code, *arguments, JAVA_HOME=str(tmp_path))
-    assert_failed_with(ended, "Spark needs Java 17 or newer, and none was found; install Java 17 or newer")
+    assert_failed_with(ended, "Spark needs Java 17 or newer, but no Java was found; install Java 17 or newer")
 
 
 def test_a_master_that_is_not_there(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Which query a checkpoint and an output folder belong to.
+"""Which query and run a checkpoint and an output folder belong to.
 
-A checkpoint holds the state of one query; continued with another, Spark would mix the two or fail deep
-inside.  Both folders therefore carry a note: the checkpoint says what runs, and both say which run it is.
+A checkpoint holds the state of one query.  Continued with another query, Spark would mix the two or fail
+with an obscure error.  So each folder contains a note: that of the checkpoint describes the query, and both
+name the run.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from millpond.query.canonical import canonical_text
 from millpond.query.model import Query, Table
 from millpond.spark.files import Files
 
+# The format of the notes and of the state; incremented when an older checkpoint can no longer be read.
 FORMAT = 2
-NOTE = "_millpond.json"
-OWNER = "_millpond"  # in the output, where *.json are the rows
+CHECKPOINT_NOTE = "_millpond.json"
+OUTPUT_NOTE = "_millpond"  # not *.json, because the rows are in such files
 _VISIBLE = "[^_.]*"
-_AFRESH = "to start afresh, give a new --checkpoint and a new --output"
+_START_AGAIN = "to start again from the beginning of the input, give a new --checkpoint and a new --output"
 
 
 @dataclass(frozen=True)
-class Continued:
-    """A run that is already there: its name, and into how many partitions its state is divided."""
+class EarlierRun:
+    """The run that a checkpoint continues: its id, and the number of partitions of its state."""
 
     run: str
     partitions: int
@@ -41,58 +43,63 @@ class Folders:
         self._checkpoint = checkpoint
         self._output = output
 
-    def check(self, query: Query) -> Continued | None:
-        """The run to continue, None for a new one; MillpondError where the folders are not this query's."""
-        text = self._files.read(f"{self._checkpoint}/{NOTE}")
+    def check(self, query: Query) -> EarlierRun | None:
+        """The run to continue, or None for a new run; MillpondError if the folders are of another query."""
+        text = self._files.read(f"{self._checkpoint}/{CHECKPOINT_NOTE}")
         if text is None:
             if self._files.names(self._checkpoint):
-                raise MillpondError(f"{self._checkpoint} is not a checkpoint of Millpond", remedy=_AFRESH)
+                raise MillpondError(f"{self._checkpoint} was not written by Millpond", remedy=_START_AGAIN)
             self._check_output(None)
             return None
-        note = self._read(text)
-        if changed := _change(note, _described(query)):
+        note = self._parse_note(text)
+        if change := _describe_change(note, _describe(query)):
             raise MillpondError(
-                f"the checkpoint {self._checkpoint} is of another query: {changed}", remedy=_AFRESH
+                f"the checkpoint {self._checkpoint} is of another query: {change}", remedy=_START_AGAIN
             )
         self._check_output(note["run"])
-        return Continued(note["run"], note["partitions"])
+        return EarlierRun(note["run"], note["partitions"])
 
-    def claim(self, query: Query, partitions: int, continued: Continued | None) -> None:
-        """Note in both folders whose they are."""
+    def claim(self, query: Query, partitions: int, continued: EarlierRun | None) -> None:
+        """Write the notes into both folders."""
         run = continued.run if continued else uuid4().hex
         self._files.make_folder(self._output)
         if continued is None:
-            note = {"format": FORMAT, "run": run, "partitions": partitions, **_described(query)}
-            self._files.create(f"{self._checkpoint}/{NOTE}", json.dumps(note, indent=2) + "\n")
+            note = {"format": FORMAT, "run": run, "partitions": partitions, **_describe(query)}
+            self._files.create(f"{self._checkpoint}/{CHECKPOINT_NOTE}", json.dumps(note, indent=2) + "\n")
         if self._owner() != run:
-            self._files.delete(f"{self._output}/{OWNER}")
-            self._files.create(f"{self._output}/{OWNER}", json.dumps({"format": FORMAT, "run": run}) + "\n")
+            self._files.delete(f"{self._output}/{OUTPUT_NOTE}")
+            self._files.create(
+                f"{self._output}/{OUTPUT_NOTE}", json.dumps({"format": FORMAT, "run": run}) + "\n"
+            )
 
-    def _read(self, text: str) -> dict[str, Any]:
+    def _parse_note(self, text: str) -> dict[str, Any]:
         try:
             note = json.loads(text)
             version = int(note["format"])
             if version == FORMAT:
-                note["run"], note["query"], note["tables"], int(note["partitions"])  # what is read later
+                note["run"], note["query"], note["tables"], int(note["partitions"])  # all that is used later
         except (ValueError, KeyError, TypeError):
-            raise MillpondError(f"{self._checkpoint}/{NOTE} is damaged", remedy=_AFRESH) from None
+            raise MillpondError(
+                f"{self._checkpoint}/{CHECKPOINT_NOTE} is damaged", remedy=_START_AGAIN
+            ) from None
         if version != FORMAT:
             raise MillpondError(
-                f"the checkpoint {self._checkpoint} has format {version}, and this Millpond reads {FORMAT}",
-                remedy=f"use the version that wrote it; {_AFRESH}",
+                f"the checkpoint {self._checkpoint} was written by another version of Millpond: "
+                f"it has format {version}, and this version reads format {FORMAT}",
+                remedy=f"continue it with the version that wrote it; {_START_AGAIN}",
             )
         return dict(note)
 
     def _owner(self) -> str | None:
         """The run that the output folder belongs to."""
-        text = self._files.read(f"{self._output}/{OWNER}")
+        text = self._files.read(f"{self._output}/{OUTPUT_NOTE}")
         try:
             return str(json.loads(text)["run"]) if text is not None else None
         except (ValueError, KeyError, TypeError):
             return ""
 
     def _check_output(self, run: str | None) -> None:
-        """Files in the output folder must be of the run that goes on."""
+        """Refuse an output folder with files of anything but the run to continue."""
         owner = self._owner()
         if run is not None and owner == run:
             return
@@ -102,24 +109,24 @@ class Folders:
             return
         if owner is None:
             raise MillpondError(
-                f"{self._output} holds files that no run of Millpond wrote", remedy="give a new --output"
+                f"{self._output} holds files that Millpond did not write", remedy="give a new --output"
             )
         raise MillpondError(
             f"{self._output} holds the output of another run, which {self._checkpoint} does not continue",
-            remedy=f"to go on with it, give its --checkpoint; {_AFRESH}",
+            remedy=f"to continue that run, give its --checkpoint; {_START_AGAIN}",
         )
 
 
-# --- what a query is, apart from how it is written -----------------------------------------------------
+# --- the description of a query ------------------------------------------------------------------------
 
 
-def _described(query: Query) -> dict[str, Any]:
-    tables = {name: _table(table) for name, table in sorted(query.tables.items())}
+def _describe(query: Query) -> dict[str, Any]:
+    tables = {name: _describe_table(table) for name, table in sorted(query.tables.items())}
     return {"text": " ".join(query.text.split()), "query": _digest(query), "tables": tables}
 
 
-def _table(table: Table) -> dict[str, Any]:
-    """What a table's rows are.  Where they come from may change."""
+def _describe_table(table: Table) -> dict[str, Any]:
+    """The declaration of a table without its source, which may change."""
     return {
         "kind": "stream" if table.streaming else "relation",
         "columns": [f"{c.name} {c.type}{'' if c.nullable else ' NOT NULL'}" for c in table.columns],
@@ -133,8 +140,8 @@ def _digest(value: object) -> str:
     return hashlib.sha256(canonical_text(value).encode()).hexdigest()
 
 
-def _change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
-    """What has changed, in a few words; None if nothing has."""
+def _describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
+    """What has changed between two descriptions, in a few words; None if nothing has."""
     for name, table in new["tables"].items():
         if name not in old["tables"]:
             continue

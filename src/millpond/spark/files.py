@@ -1,6 +1,6 @@
-"""Files of the output and the checkpoint, on any file system that Hadoop knows.
+"""Files of the output and the checkpoint, on any file system that Hadoop supports.
 
-On a cluster, driver and executors share nothing but these paths, so nothing here touches the driver's disk.
+On a cluster, driver and executors may share nothing but these paths, so nothing here uses local files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 class Files:
-    """Paths are strings; ``absolute`` makes one that means the same to driver and executors."""
+    """A Hadoop file system.  ``absolute`` makes a path that means the same to driver and executors."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
@@ -25,11 +25,11 @@ class Files:
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
 
     def absolute(self, path: str) -> str:
-        """A path without a scheme belongs to the default file system."""
+        """The path with its scheme; one without a scheme is on the default file system."""
         if not _SCHEME.match(path):
             default = self._file_system.getDefaultUri(self._configuration)
             if default.getScheme() == "file":
-                # Hadoop takes the colon of a relative a:b for the end of a scheme.
+                # In a relative path such as a:b, Hadoop takes the part before the colon for a scheme.
                 path = os.path.abspath(path)
         _, where = self._at(path)
         return str(where.toString())
@@ -39,11 +39,11 @@ class Files:
         return bool(system.exists(where))
 
     def names(self, folder: str, pattern: str = "*") -> list[str]:
-        """Names in a folder that match a glob pattern, in order; none where there is no such folder."""
+        """The names in a folder that match a glob pattern, sorted; none if there is no such folder."""
         system, where = self._at(folder)
         if not system.exists(where):
             return []
-        # Hadoop's own glob fails on a colon anywhere in the path; a filter sees the name alone.
+        # Hadoop's own glob fails on a colon anywhere in the path; a filter gets the name only.
         found = system.listStatus(where, self._filter(pattern))
         return sorted(str(each.getPath().getName()) for each in found)
 
@@ -52,7 +52,7 @@ class Files:
         system.mkdirs(where)
 
     def delete(self, path: str) -> None:
-        """The file, or the folder with all that is in it; nothing where there is none."""
+        """Delete a file, or a folder with its contents; do nothing if there is none."""
         system, where = self._at(path)
         system.delete(where, True)
 
@@ -62,7 +62,7 @@ class Files:
             raise OSError(f"{old} could not be renamed to {new}")
 
     def read(self, path: str) -> str | None:
-        """The text of a file; None where there is no such file."""
+        """The text of a file; None if there is no such file."""
         system, where = self._at(path)
         if not system.exists(where):
             return None
@@ -73,7 +73,7 @@ class Files:
             stream.close()
 
     def create(self, path: str, text: str) -> None:
-        """Write a file that does not exist yet; it appears whole or not at all."""
+        """Write a new file, which appears complete or not at all."""
         unfinished = f"{path}.tmp"
         system, where = self._at(unfinished)
         stream = system.create(where, True)

@@ -1,4 +1,4 @@
-"""A Spark session that is quiet and keeps state in RocksDB; the rest is left to the user's settings."""
+"""A Spark session that prints nothing and keeps state in RocksDB; other settings are the user's."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ from pyspark.sql import SparkSession
 from millpond.errors import MillpondError, RunError
 from millpond.spark.failure import cause_of
 
-# What a session is given unless spark-defaults.conf, the environment or the caller's session says otherwise.
+# Settings that apply unless spark-defaults.conf, the environment or the caller's session sets them.
 _SQL_DEFAULTS = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # Below its maximum, Spark measures an Arrow batch after every row.
+    # With any lower value, Spark measures the Arrow batch after every row.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
-    # Result and rejected rows go to two files each task, side by side: without this Spark sorts them first.
+    # Each task writes results and rejected rows to two files at once; without this, Spark sorts them first.
     "spark.sql.maxConcurrentOutputFileWriters": "4",
-    # All of them are looked at after a batch, and that many batches do not fit between two looks.
+    # A run reads the recent progress several times a second; fewer than 20 batches finish in between.
     "spark.sql.streaming.numRecentProgressUpdates": "20",
 }
 _DEFAULTS = {"spark.app.name": "millpond", "spark.ui.enabled": "false"}
 _FIXED = {"spark.sql.session.timeZone": "UTC"}
 _MASTER = re.compile(r"local(\[.*\])?|local-cluster\[.*\]|yarn|(spark|k8s)://.+")
 _PATIENCE = 5.0  # seconds for a master to answer
-_launched: list[Popen[bytes]] = []  # Spark's JVM, if it was started here
+_launched: list[Popen[bytes]] = []  # the JVM of Spark, if this process started it
 _JAVA_REMEDY = "install Java 17 or newer (e.g. openjdk-17-jre-headless) or set JAVA_HOME to one"
 
 
 def make_session(master: str | None = None, partitions: int | None = None) -> SparkSession:
-    """A session with our settings: on the Spark that runs in this process already, or on a new one.
+    """A session with Millpond's settings, in the Spark of this process or, if there is none, a new one.
 
-    ``master`` is where a new one runs: by default what spark-defaults.conf says, or ``local[*]``.
-    ``partitions`` is the number of state partitions (by default one for each core).  Raises RunError
-    where Spark cannot start.
+    ``master`` is where a new Spark runs (default: that of spark-defaults.conf, or ``local[*]``).
+    ``partitions`` is the number of state partitions (default: one per core).  Raises RunError if Spark cannot
+    start.
     """
     if SparkContext._active_spark_context is None:
-        spark = _started(master)
+        spark = _start_spark(master)
     else:
         spark = SparkSession.builder.getOrCreate().newSession()
         given = spark.sparkContext.getConf()
@@ -72,9 +72,9 @@ def make_session(master: str | None = None, partitions: int | None = None) -> Sp
 
 @contextmanager
 def open_session(master: str | None = None) -> Iterator[SparkSession]:
-    """A session for one run; Spark ends with it if it was started for it."""
+    """A session for one run; a Spark that was started for it is stopped afterwards."""
     ours = SparkContext._active_spark_context is None
-    with _muted():
+    with _mute_logs():
         spark = make_session(master)
         try:
             yield spark
@@ -85,45 +85,45 @@ def open_session(master: str | None = None) -> Iterator[SparkSession]:
                     spark.stop()
 
 
-def abandon() -> None:
-    """End a Spark that was started here, without asking it; one that was there before is left alone."""
+def kill_spark() -> None:
+    """Kill the JVM of a Spark that this process started; leave any other Spark alone."""
     if _launched:
         server: Any = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
         if server is not None:
-            server.handle_error = lambda *_: None  # it prints what it makes of the end
+            server.handle_error = lambda *_: None  # otherwise it prints an error about the lost connection
         _launched.pop().kill()
         SparkContext._gateway = SparkContext._jvm = None
 
 
 def set_partitions(spark: SparkSession, partitions: int | None) -> None:
-    """State is kept in so many partitions, or in one for each core."""
+    """Set the number of state partitions (default: one per core)."""
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions or spark.sparkContext.defaultParallelism))
 
 
 @contextmanager
-def _muted() -> Iterator[None]:
-    """PySpark prints exceptions that it raises anyway."""
+def _mute_logs() -> Iterator[None]:
+    """Keep PySpark from logging the exceptions that it raises."""
     loggers = [logging.getLogger(name) for name in (None, "py4j.clientserver", "py4j.java_gateway")]
     loggers += [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
     for logger in loggers:
-        logger.addFilter(_not_of_spark)
+        logger.addFilter(_is_not_from_spark)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeFilter(_not_of_spark)
+            logger.removeFilter(_is_not_from_spark)
 
 
-def _not_of_spark(record: logging.LogRecord) -> bool:
-    """Whether a record comes from elsewhere.  Py4J uses the root logger, too."""
+def _is_not_from_spark(record: logging.LogRecord) -> bool:
+    """Whether a log record comes from other code; Py4J uses the root logger, too."""
     return not {"py4j", "pyspark"} & set(Path(record.pathname).parts)
 
 
 # --- starting Spark ----------------------------------------------------------------------------------
 
 
-class _Tail:
-    """The last lines that a process prints, read as they come so that the process never waits."""
+class _LogTail:
+    """The last lines that a process prints, read at once so that the process never blocks."""
 
     def __init__(self, descriptor: int, lines: int = 200) -> None:
         self._lines: deque[str] = deque(maxlen=lines)
@@ -135,17 +135,17 @@ class _Tail:
             self._lines.extend(stream)
 
     def text(self) -> str:
-        """What has come when the process has ended."""
+        """The lines that the process has printed when it has ended."""
         self._thread.join(timeout=2)
         return "".join(self._lines)
 
 
-def _started(master: str | None) -> SparkSession:
+def _start_spark(master: str | None) -> SparkSession:
     if master is not None:
         _check_master(master)
     if SparkContext._gateway is None:
-        _launch(master)
-    conf = SparkConf()  # with what spark-submit has read from spark-defaults.conf and the environment
+        _launch_jvm(master)
+    conf = SparkConf()  # contains what spark-submit has read from spark-defaults.conf and the environment
     for key, value in {**_DEFAULTS, **_SQL_DEFAULTS}.items():
         conf.setIfMissing(key, value)
     for key, value in _FIXED.items():
@@ -163,47 +163,47 @@ def _started(master: str | None) -> SparkSession:
     return spark
 
 
-def _launch(master: str | None) -> None:
-    """Start Spark's JVM.  Its chatter goes nowhere; what matters arrives as exceptions."""
+def _launch_jvm(master: str | None) -> None:
+    """Start Spark's JVM.  Its log is discarded, because errors arrive as exceptions."""
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         os.environ.setdefault(name, sys.executable)
-    asked = SparkConf(loadDefaults=False)
+    conf = SparkConf(loadDefaults=False)
     if master is not None:
-        asked.set("spark.master", master)
+        conf.set("spark.master", master)
     reader, writer = os.pipe()
-    tail = _Tail(reader)
+    tail = _LogTail(reader)
     failed = False
     try:
-        # In a session of its own, a Ctrl-C on the terminal does not kill the Python workers of a batch.
+        # In its own process session, a Ctrl-C on the terminal does not kill the Python workers.
         settings = {"stdout": writer, "stderr": writer, "start_new_session": True}
-        gateway = launch_gateway(asked, settings)  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(conf, settings)  # type: ignore[no-untyped-call]
     except (PySparkRuntimeError, OSError):
         failed = True
     finally:
         os.close(writer)
     if failed:
-        raise _not_launched(tail.text())
+        raise _launch_error(tail.text())
     _launched[:] = [gateway.proc]
     SparkContext._ensure_initialized(gateway=gateway)
 
 
-def _not_launched(log: str) -> RunError:
-    """Why the JVM did not come up, from what it printed."""
+def _launch_error(log: str) -> RunError:
+    """Why the JVM did not start, from what it printed."""
     if "UnsupportedClassVersionError" in log:
-        return RunError("Spark needs Java 17 or newer, and an older one was found", remedy=_JAVA_REMEDY)
+        return RunError("Spark needs Java 17 or newer, but an older version was found", remedy=_JAVA_REMEDY)
     if "JAVA_HOME is not set" in log or re.search(r"bin/java: (No such file|not found|cannot execute)", log):
-        return RunError("Spark needs Java 17 or newer, and none was found", remedy=_JAVA_REMEDY)
+        return RunError("Spark needs Java 17 or newer, but no Java was found", remedy=_JAVA_REMEDY)
     noise = ("\t", "WARNING")
     lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith(noise)]
-    told = next((line for line in lines if "rror" in line or "xception" in line), lines[-1] if lines else "")
-    return RunError(f"Spark's Java process did not start{f': {told}' if told else ''}")
+    error = next((line for line in lines if "rror" in line or "xception" in line), lines[-1] if lines else "")
+    return RunError(f"Spark's Java process did not start{f': {error}' if error else ''}")
 
 
 # --- clusters ----------------------------------------------------------------------------------------
 
 
 def _check_master(master: str) -> None:
-    """Refuse what is no master, and a standalone master that is not there (Spark would try for a minute)."""
+    """Refuse a malformed URL, and a standalone master that does not answer (Spark would wait a minute)."""
     if not _MASTER.fullmatch(master):
         forms = "local[N], spark://HOST:PORT, k8s://HOST:PORT or yarn"
         raise MillpondError(f"{master!r} is not a Spark master", remedy=f"write {forms}")
@@ -225,7 +225,7 @@ def _check_master(master: str) -> None:
 
 
 def _ship_package(context: SparkContext) -> None:
-    """Let the executors import this very package, installed there or not."""
+    """Send this package to the executors, so that they need not have it installed."""
     package = Path(__file__).parents[1]
     archive = Path(context._temp_dir or ".") / "millpond.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self, TypeVar
 
-from millpond.spark.session import abandon
+from millpond.spark.session import kill_spark
 
 T = TypeVar("T")
 _POLL = 0.1  # seconds
@@ -62,7 +62,7 @@ def run_interruptibly(work: Callable[[Stop], T]) -> T:
         while thread.is_alive() and not stop.urgent:
             thread.join(_POLL)
         if stop.urgent:
-            abandon()
+            kill_spark()
             thread.join(_PATIENCE)
             raise KeyboardInterrupt
     if errors:
