@@ -203,6 +203,7 @@ def test_cases_repeat(seed: int) -> None:
     assert random_rich_case(random.Random(seed)) == random_rich_case(random.Random(seed))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(120))
 def test_answers_agree_with_plain_evaluation(seed: int) -> None:
     rng = random.Random(seed)

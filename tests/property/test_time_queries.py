@@ -52,6 +52,7 @@ def test_random_queries_with_streams_joined_with_themselves() -> None:
     assert [problem for finding in findings for problem in finding.problems] == []
 
 
+@pytest.mark.campaign
 def test_what_all_joins_rule_out_no_order_of_columns_brings_back() -> None:
     seen: Counter[tuple[bool, bool]] = Counter()
     for seed in range(400):

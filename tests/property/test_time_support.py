@@ -222,6 +222,7 @@ def run_of(case: TimeCase, rows: Sequence[tuple[str, TimeRow]]) -> tuple[list[An
     return mine, list(answers(case.sql, case.catalog, inputs))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(0, 160, 16))
 def test_fronts_answer_as_duckdb(seed: int) -> None:
     for number in range(seed, seed + 16):

@@ -103,6 +103,7 @@ def test_extremes(item: str, where: str, outcome: str) -> None:
     assert_holds(_case(item, "S, T", where), outcome)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("function", ["AVG", "MEDIAN"])
 def test_ratios_count_only_what_is_joined_within_a_group(function: str) -> None:
     where = "H = C AND H BETWEEN 1 AND 2 AND I BETWEEN 0 AND 3 AND C < A AND B < E"

@@ -103,6 +103,7 @@ QUERIES: list[tuple[str, str]] = [
 ]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("code", "sql"), QUERIES, ids=[sql for _, sql in QUERIES])
 def test_witnesses_of_every_size_are_confirmed(code: str, sql: str) -> None:
     verdict = verdict_of(sql)

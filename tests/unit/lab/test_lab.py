@@ -57,6 +57,7 @@ def test_memory_goes_to_the_leading_and_to_the_steadier_stream() -> None:
     assert share["deviation x1"] < share["deviation x2"] < share["deviation x4"]
 
 
+@pytest.mark.campaign
 def test_heeb_is_ahead_of_the_baselines_at_size_10() -> None:
     for name, make in SYNTHETIC.items():
         work = make()

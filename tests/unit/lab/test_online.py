@@ -47,6 +47,7 @@ def test_a_join_whose_streams_turn_finds_more_with_models_that_follow(first: str
 POPULAR = 1 / np.arange(1, 61) / (1 / np.arange(1, 61)).sum()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "first, second",
     [

@@ -57,6 +57,7 @@ def test_tables_of_any_valuation_equal_the_defining_sum(name: str, caching: bool
 WIDE = AutoRegressive(55.9, 0.72, 42.2)
 
 
+@pytest.mark.campaign
 def test_wide_noise_has_narrow_factors() -> None:
     left, right = WIDE.factors
     assert len(right) < WIDE.rows / 10

@@ -71,6 +71,7 @@ def found_in_windows(policy: Policy, model: Model, window: int, size: int) -> in
     return sum(store.step(t, integers(r[t]), integers(s[t]), t + window, t + window) for t in range(len(r)))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "make",
     [lambda: Stationary(Noise.normal(8.0)), lambda: AutoRegressive(5.0, 0.9, 3.0)],

@@ -101,6 +101,7 @@ def test_shadows_are_the_policies_they_stand_for() -> None:
     assert shadows["heeb alpha=2"] == run_cache(keys, 6, cache_loop.TABLE, table).sum()
 
 
+@pytest.mark.campaign
 def test_compiled_loops_are_the_store_under_the_policies() -> None:
     model = AutoRegressive(4.0, 0.6, 3.0)
     keys = model.sample(np.random.default_rng(3), 1600)

@@ -164,6 +164,7 @@ def assert_sound(part: Part, matches: Sequence[Match]) -> None:
             assert x is None or y is None or x - y != d.value
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("ddl", [PLAIN, CHECKED], ids=["plain", "checked"])
 @pytest.mark.parametrize("seed", range(70))
 def test_parts_are_the_condition(ddl: str, seed: int) -> None:

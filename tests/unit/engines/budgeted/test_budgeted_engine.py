@@ -259,6 +259,7 @@ TIMED = "CREATE STREAMING TABLE R (A INT, T TIMESTAMP); CREATE STREAMING TABLE S
 WITHIN = "SELECT R.A FROM R, S WHERE R.A = S.A AND S.T BETWEEN R.T AND R.T + INTERVAL 5 SECONDS;"
 
 
+@pytest.mark.campaign
 def test_a_window_in_time() -> None:
     """A budget for the rows of some windows finds all; a tenth of that still finds the last ones."""
     [query] = parse(TIMED + WITHIN)

@@ -292,6 +292,7 @@ for make in (random_case, random_rich_case, random_keyed_case):
 """
 
 
+@pytest.mark.campaign
 def test_every_process_finds_the_same_layout() -> None:
     """Whatever the order in which it walks through sets."""
     found = []

@@ -42,6 +42,7 @@ def expected(
 KEY = st.integers(-3, 8)
 
 
+@pytest.mark.campaign
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(st.tuples(KEY, st.sampled_from(["a", "b", None])), max_size=25),
@@ -134,6 +135,7 @@ def test_a_key_with_more_rows_than_are_sent_together(tmp_path: Path) -> None:
     assert join.cache.rows == 1
 
 
+@pytest.mark.campaign
 def test_many_keys_come_and_go(tmp_path: Path) -> None:
     """Also where so many have come that the first ones are forgotten."""
     url = store(tmp_path / "r.db", "R", INT_LABEL, [(n, str(n)) for n in range(1000)])

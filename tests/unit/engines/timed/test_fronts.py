@@ -73,6 +73,7 @@ def assert_serves_as_all_rows_do(table: list[Row]) -> None:
                 assert any(serves(r, offered, values) for r in left) == served, (key, moment, offered, values)
 
 
+@pytest.mark.campaign
 @SETTINGS
 @given(rows())
 @example([(0, 0, (), (0, 0)), (0, 1, (), (0, 1)), (0, 2, (), (1, 0)), (0, 3, (), (1, 1)), (0, 4, (), (2, 2))])

@@ -291,8 +291,14 @@ UNIONS = [
 ]
 
 
-@pytest.mark.parametrize("case", [*PAPER, *SHAPES, *FINITE, *GROUPED, *UNIONS], ids=lambda s: s.title)
+@pytest.mark.parametrize("case", [*PAPER, *SHAPES, *FINITE, *UNIONS], ids=lambda s: s.title)
 def test_rows(case: TimedScenario) -> None:
+    assert_timed_answers(case)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("case", GROUPED, ids=lambda s: s.title)
+def test_rows_of_aggregates(case: TimedScenario) -> None:
     assert_timed_answers(case)
 
 
@@ -317,6 +323,7 @@ JOINED = [
 ]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("query", [q for _, q in JOINED], ids=[t for t, _ in JOINED])
 @pytest.mark.parametrize("rows", [PAIRS, []], ids=["many", "none"])
 def test_relations(query: str, rows: list[tuple[int | None, int | None]]) -> None:

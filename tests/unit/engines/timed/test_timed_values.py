@@ -62,12 +62,14 @@ FROM_RELATIONS = [
 ]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("query", [q for _, q in QUERIES], ids=[t for t, _ in QUERIES])
 def test_types(kind: str, query: str) -> None:
     assert_timed_answers(TimedScenario(kind, f"{declared(kind)} {query}", batches(TYPES[kind])))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("query", [q for _, q in FROM_RELATIONS], ids=[t for t, _ in FROM_RELATIONS])
 def test_types_of_relations(kind: str, query: str) -> None:
@@ -161,6 +163,7 @@ def test_offsets_at_the_ends_of_bigint() -> None:
     assert run.answer() == {(0,): 1}
 
 
+@pytest.mark.campaign
 def test_streams_without_a_time() -> None:
     """They are there from when they come; with them, order in time is that of the others."""
     sql = (
