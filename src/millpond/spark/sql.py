@@ -11,12 +11,11 @@ from pyspark.sql import functions as F
 from millpond.analysis.decide import decide
 from millpond.engines.lookup.database import read_columns
 from millpond.engines.lookup.declaration import FORMAT, read_declaration
-from millpond.errors import NameError_
+from millpond.errors import SqlNameError
 from millpond.frontend.parse import find_table_names, parse_query
 from millpond.policies.registry import PolicyChoice
 from millpond.query.model import Column as TableColumn
-from millpond.query.model import Source as Origin
-from millpond.query.model import Table
+from millpond.query.model import SourceSpec, Table
 from millpond.query.types import TIMESTAMP, type_named
 from millpond.runtime.row_kinds import KIND, NOTE, BatchMeasure, RowKind
 from millpond.spark.admission import admit
@@ -103,10 +102,10 @@ def lookup(
     given = {"url": url, "dbtable": dbtable, "memory": memory, "policy": policy, "ttl": ttl}
     given |= {"timeout": timeout, "retries": retries}
     options = {key: str(value) for key, value in given.items() if value is not None}
-    bare = Table(name, (), False, source=Origin(FORMAT, options))
+    bare = Table(name, (), False, source=SourceSpec(FORMAT, options))
     relation = read_declaration(bare, memory or 1)
     table = replace(
-        bare, columns=read_columns(relation), source=Origin(FORMAT, options | {"url": relation.url})
+        bare, columns=read_columns(relation), source=SourceSpec(FORMAT, options | {"url": relation.url})
     )
     _lookups[_session_id(spark), name.lower()] = table
 
@@ -125,13 +124,13 @@ def _find_views(spark: SparkSession, query: str) -> dict[str, DataFrame | Table]
         if (known := _lookups.get((session, name.lower()))) is not None and qualified is None:
             if spark.catalog.tableExists(f"`{name}`"):
                 message = f"{name} is both a view and a lookup relation"
-                raise NameError_(message, remedy="drop the view, or give one of them another name")
+                raise SqlNameError(message, remedy="drop the view, or give one of them another name")
             found[name] = replace(known, name=name)
             continue
         try:
             found[name] = spark.table(qualified or f"`{name}`")
         except AnalysisException:
-            raise NameError_(
+            raise SqlNameError(
                 f"the session has no view named {name}", remedy="register it with createOrReplaceTempView"
             ) from None
     return found
@@ -150,4 +149,4 @@ def _describe_view(name: str, frame: DataFrame) -> Table:
     times = [c.name for c in columns if c.type is TIMESTAMP]
     time = next(iter(delays), times[0] if len(times) == 1 else None) if frame.isStreaming else None
     properties = {"watermark": f"{delays[time]} milliseconds"} if time in delays else {}
-    return Table(name, tuple(columns), frame.isStreaming, (), Origin("view", {}), properties, time)
+    return Table(name, tuple(columns), frame.isStreaming, (), SourceSpec("view", {}), properties, time)
