@@ -37,7 +37,7 @@ _WATERMARK = "spark.watermarkDelayMs"
 _lookups: dict[tuple[str, str], Table] = {}
 
 
-def sql(
+def answer_query(
     spark: SparkSession, query: str, memory: int | None = None, policy: str | PolicyChoice | None = None
 ) -> DataFrame:
     """The answer to a query over the session's temporary views, as an append-only streaming DataFrame.
@@ -87,7 +87,7 @@ def _sum_measure(name: str) -> Column:
     return F.sum(F.when(is_measure, F.col(NOTE)["entries"]))
 
 
-def lookup(
+def register_lookup(
     spark: SparkSession,
     name: str,
     url: str,
