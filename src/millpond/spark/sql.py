@@ -18,6 +18,7 @@ from millpond.query.model import Column as TableColumn
 from millpond.query.model import SourceSpec, Table
 from millpond.query.types import TIMESTAMP, type_named
 from millpond.runtime.row_kinds import KIND, NOTE, BatchMeasure, RowKind
+from millpond.runtime.sql import Dialect
 from millpond.spark.admission import admit
 from millpond.spark.engines import choose_engine
 from millpond.spark.job import Job
@@ -122,13 +123,13 @@ def _find_views(spark: SparkSession, query: str) -> dict[str, DataFrame | Table]
         if name.lower() in {known.lower() for known in found}:
             continue
         if (known := _lookups.get((session, name.lower()))) is not None and qualified is None:
-            if spark.catalog.tableExists(f"`{name}`"):
+            if spark.catalog.tableExists(Dialect.SPARK.name_of(name)):
                 message = f"{name} is both a view and a lookup relation"
                 raise SqlNameError(message, remedy="drop the view, or give one of them another name")
             found[name] = replace(known, name=name)
             continue
         try:
-            found[name] = spark.table(qualified or f"`{name}`")
+            found[name] = spark.table(qualified or Dialect.SPARK.name_of(name))
         except AnalysisException:
             raise SqlNameError(
                 f"the session has no view named {name}", remedy="register it with createOrReplaceTempView"
