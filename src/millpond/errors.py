@@ -36,11 +36,11 @@ class SqlError(MillpondError):
     """The text is not SQL of the language: syntax, a construct outside it, or too large to read."""
 
 
-class SqlNameError(SqlError):
+class NameError_(SqlError):
     """A table or column that does not exist, or is ambiguous."""
 
 
-class SqlTypeError(SqlError):
+class TypeError_(SqlError):
     """Values of types that do not go together."""
 
 

@@ -101,7 +101,7 @@ def test_a_run_under_a_budget(streams: Streams, capsys: Captured) -> None:
 
 def test_a_large_budget_gives_the_exact_answer(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     """In several shards, with a relation, a filter, another condition, and rows that cannot be read."""
-    monkeypatch.setattr(shedding_compile, "TUPLES_A_SHARD", 250)
+    monkeypatch.setattr(shedding_compile, "TUPLES_PER_SHARD", 250)
     query = "SELECT R.K, NAME FROM R, S, L WHERE R.K = S.K AND R.V = L.V AND R.V < S.V AND S.V <> 3"
     streams.ask(query)
     streams.feed(L=[{"V": v, "NAME": f"name {v}"} for v in (0, 1, 2, 4)])

@@ -30,7 +30,7 @@ class LocalBudgetedEngine:
     ) -> None:
         self.query = query
         plan = plan_budgeted(query)
-        if shards is not None and not plan.divisible:
+        if shards is not None and not plan.is_shardable:
             shards = 1
         self.program = compile_budgeted(plan, memory, Dialect.DUCKDB, shards=shards)
         self.leaves = [leaf for select in plan.selects for leaf in select.leaves]

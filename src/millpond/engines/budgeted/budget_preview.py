@@ -1,4 +1,4 @@
-"""What a budget would find: a query on a small part of its streams, with several sizes of memory."""
+"""Previews how many results a budget finds, by running a query on the first rows of its streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.engines.budgeted.compile import compile_budgeted
-from millpond.engines.budgeted.execute import ShardBatch, merge_task_rows
+from millpond.engines.budgeted.execute import ShardBatch, TaskRows, merge_task_rows
 from millpond.engines.budgeted.level_join import Arrivals
 from millpond.engines.budgeted.plan import BudgetedPlan, plan_budgeted
 from millpond.engines.budgeted.program import LeafProgram
@@ -19,15 +19,15 @@ from millpond.query.trees import is_aggregate
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect
 
-SIZES = (10, 100, 1000)
+BUDGETS = (10, 100, 1000)
 BATCHES = 10
-# More than a part of a stream can hold, and more than it can make.
-EVERYTHING = 1 << 30
+# More tuples than the first rows of the streams can contain or produce.
+UNLIMITED = 1 << 30
 
 
 @dataclass(frozen=True)
 class BudgetPreview:
-    """The part of all results that is found with a number of tuples kept."""
+    """How many of all ``results`` a budget of ``memory`` tuples finds."""
 
     memory: int
     found: int
@@ -39,42 +39,48 @@ class BudgetPreview:
 
 
 def preview_budgets(
-    query: Query, streams: Mapping[str, pa.Table], sizes: Sequence[int] = SIZES
+    query: Query, streams: Mapping[str, pa.Table], budgets: Sequence[int] = BUDGETS
 ) -> list[BudgetPreview]:
-    """What each size finds on the rows given; nothing where results are not rows, or there are none."""
+    """What each budget finds on the given rows.
+
+    Empty for aggregates, for joins with relations, and where the rows have no results.
+    """
     plan = plan_budgeted(query)
-    if any(is_aggregate(select.select) for select in plan.selects):
+    if any(is_aggregate(tree.select) for tree in plan.selects):
         return []
-    if any(leaf.relations for select in plan.selects for leaf in select.leaves):
+    if any(leaf.relations for tree in plan.selects for leaf in tree.leaves):
         return []
     rows = sum(table.num_rows for table in streams.values())
-    results = _found(plan, streams, EVERYTHING)
+    results = _count_results(plan, streams, UNLIMITED)
     if not results:
         return []
-    return [BudgetPreview(size, _found(plan, streams, size), results) for size in sizes if size < rows]
+    return [
+        BudgetPreview(memory, _count_results(plan, streams, memory), results)
+        for memory in budgets
+        if memory < rows
+    ]
 
 
-def _found(plan: BudgetedPlan, streams: Mapping[str, pa.Table], memory: int) -> int:
-    """The results with so many tuples kept."""
+def _count_results(plan: BudgetedPlan, streams: Mapping[str, pa.Table], memory: int) -> int:
     engine = DuckDb()
     program = compile_budgeted(plan, memory, Dialect.DUCKDB, shards=1)
-    leaves = [leaf for select in plan.selects for leaf in select.leaves]
+    leaves = [leaf for tree in plan.selects for leaf in tree.leaves]
     arriving = [
-        _batches(engine, text, leaf.stream.alias, streams[leaf.stream.table.name])
+        _split_into_batches(engine, text, leaf.stream.alias, streams[leaf.stream.table.name])
         for text, leaf in zip(program.leaves, leaves, strict=True)
     ]
     state: dict[str, pa.Table] = {}
     found = 0
     for batch in range(BATCHES):
         arrivals = {text.name: each[batch] for text, each in zip(program.leaves, arriving, strict=True)}
-        work = ShardBatch(engine, program, PolicyChoice(), 0, state, batch + 1)
-        found += sum(rows.num_rows for rows in work.results(arrivals))
-        state = work.state()
+        shard = ShardBatch(engine, program, PolicyChoice(), 0, state, batch + 1)
+        found += sum(rows.num_rows for rows in shard.results(arrivals))
+        state = shard.state()
     return found
 
 
-def _batches(engine: DuckDb, leaf: LeafProgram, alias: str, rows: pa.Table) -> list[Arrivals]:
-    """The rows of a leaf that matter, in batches of equal length."""
+def _split_into_batches(engine: DuckDb, leaf: LeafProgram, alias: str, rows: pa.Table) -> list[Arrivals]:
+    """The rows of a leaf that satisfy its condition, in batches of equal length."""
     named = rows.rename_columns([f"{alias}.{name}" for name in rows.column_names])
     columns = ", ".join(f"{text} AS {name}" for name, text in leaf.columns)
     out = []
@@ -84,5 +90,5 @@ def _batches(engine: DuckDb, leaf: LeafProgram, alias: str, rows: pa.Table) -> l
         taken = taken.cast(leaf.schema)
         values = engine.query(f"SELECT {leaf.value} AS v FROM rows", {"rows": taken}).column("v").to_numpy()
         count = taken.num_rows
-        out.append(merge_task_rows(leaf, [(taken, np.arange(count), count, values)]))
+        out.append(merge_task_rows(leaf, [TaskRows(taken, np.arange(count), count, values)]))
     return out

@@ -1,4 +1,4 @@
-"""From a plan to what workers execute: every text and schema is made once, on the driver."""
+"""Compiles a plan to a program: the driver makes every SQL text and schema once."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ from millpond.runtime.arrow_ipc import schema_to_bytes
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 
-# A shard is worth its overhead if it keeps at least so many tuples; there are never more than so many.
-TUPLES_A_SHARD = 8192
-MOST_SHARDS = 8
+# A shard pays off if it keeps at least so many tuples.
+TUPLES_PER_SHARD = 8192
+MAX_SHARDS = 8
 NO_VALUE = "CAST(0 AS BIGINT)"
-# Parts of a program that were renamed, with the names that checkpoints know them by.
+# The lower and the upper limit of a band or window.
+Limits = tuple[float | None, float | None]
+# Renamed parts of a program, with the names that identify them in checkpoints.
 _FIRST_NAMES = {"BudgetedTermProgram(": "TermProgram(", "<JoinKeyKind.": "<Kind."}
 
 
 def shards_for(plan: BudgetedPlan, memory: int) -> int:
-    """Into how many shards the work is divided."""
-    return max(1, min(MOST_SHARDS, memory // TUPLES_A_SHARD)) if plan.divisible else 1
+    """The number of shards for a budget of ``memory`` tuples."""
+    return max(1, min(MAX_SHARDS, memory // TUPLES_PER_SHARD)) if plan.is_shardable else 1
 
 
 def compile_budgeted(
@@ -48,7 +50,7 @@ def compile_budgeted(
     types: Sequence[str] | None = None,
     shards: int | None = None,
 ) -> BudgetedProgram:
-    """The program; ``types`` are DuckDB's for the result, None leaves them as they come."""
+    """The program; it casts results to the DuckDB types ``types``, if given."""
     shards = shards_for(plan, memory) if shards is None else shards
     number = 0
     terms = []
@@ -57,7 +59,7 @@ def compile_budgeted(
         for select in term.selects:
             selects.append(_SelectCompiler(select, f"q{number}", dialect, shards))
             number += 1
-        terms.append(_term(term, selects, types))
+        terms.append(_compile_term(term, selects, types))
     aggregate = any(term.groups is not None for term in terms)
     retracts = any(term.groups is not None and term.groups.retracts for term in terms)
     names = tuple(f"o{i}" for i in range(len(plan.query.columns)))
@@ -77,12 +79,12 @@ def _layout(program: BudgetedProgram) -> str:
     return text
 
 
-def _term(
+def _compile_term(
     term: BudgetedTerm, selects: Sequence[_SelectCompiler], types: Sequence[str] | None
 ) -> BudgetedTermProgram:
     first = selects[0]
     if is_aggregate(first.plan.select):
-        groups = _Groups(first, types)
+        groups = _GroupCompiler(first, types)
         return BudgetedTermProgram((first.program(groups.inputs),), groups.program(), None)
     compiled = tuple(each.program(each.items(types)) for each in selects)
     if not term.distinct:
@@ -92,7 +94,7 @@ def _term(
 
 
 class _SelectCompiler:
-    """Names the columns of a select, and spells its levels."""
+    """Names the columns of a join tree, and renders its leaves and levels as SQL."""
 
     def __init__(self, plan: JoinTree, name: str, dialect: Dialect, shards: int) -> None:
         self.plan = plan
@@ -108,28 +110,30 @@ class _SelectCompiler:
     def plain(self, ref: Ref) -> str:
         return self._names[ref]
 
-    def across(self, level: Level | None) -> Callable[[Ref], str]:
-        """How columns are spelled in the join of a level; without one there is only a leaf."""
+    def names_in(self, level: Level | None) -> Callable[[Ref], str]:
+        """The names of columns in the join of a level; None stands for a tree of a single leaf."""
 
-        def spelled(ref: Ref) -> str:
+        def name(ref: Ref) -> str:
             right = level is not None and ref.occurrence in level.right.aliases
             return f"{'r' if right else 'l'}.{self._names[ref]}"
 
-        return spelled
+        return name
 
-    def last(self) -> Callable[[Ref], str]:
-        return self.across(self.plan.levels[-1] if self.plan.levels else None)
+    def names_in_last(self) -> Callable[[Ref], str]:
+        return self.names_in(self.plan.levels[-1] if self.plan.levels else None)
 
-    # --- pieces ------------------------------------------------------------------------------------
+    # --- parts of the program ----------------------------------------------------------------------
 
     def program(self, outputs: str) -> SelectProgram:
         plan = self.plan
         levels = []
         joined = plan.first.aliases
         for number, level in enumerate(plan.levels):
-            levels.append(self._level(number, level, joined))
+            levels.append(self._compile_level(number, level, joined))
             joined |= level.right.aliases
-        leaves = tuple(self._leaf(i, leaf, self._leaf_value(i, levels)) for i, leaf in enumerate(plan.leaves))
+        leaves = tuple(
+            self._compile_leaf(i, leaf, self._leaf_value(i, levels)) for i, leaf in enumerate(plan.leaves)
+        )
         return SelectProgram(leaves, tuple(levels), outputs)
 
     @staticmethod
@@ -141,12 +145,12 @@ class _SelectCompiler:
     def items(self, types: Sequence[str] | None) -> str:
         texts = []
         for i, item in enumerate(self.plan.select.items):
-            text = expression_sql(item.expression, self.last(), Dialect.DUCKDB)
+            text = expression_sql(item.expression, self.names_in_last(), Dialect.DUCKDB)
             texts.append(f"{text if types is None else f'CAST({text} AS {types[i]})'} AS o{i}")
         return ", ".join(texts)
 
     def result_schema(self, outputs: str) -> pa.Schema:
-        """The types that DuckDB gives to the last level's columns."""
+        """The schema that DuckDB gives to the output of the last level."""
         empty = self._schema(self._names).empty_table()
         return DuckDb().query(f"SELECT {outputs} FROM t l, t r", {"t": empty}).schema
 
@@ -154,18 +158,18 @@ class _SelectCompiler:
         fields = [(self._names[ref], arrow_type(self._types[ref])) for ref in columns]
         return pa.schema(fields or [(ONE, pa.int32())])
 
-    def _of(self, aliases: frozenset[str]) -> list[Ref]:
+    def _columns_of(self, aliases: frozenset[str]) -> list[Ref]:
         return [ref for ref in self._names if ref.occurrence in aliases]
 
-    def _leaf(self, number: int, leaf: Leaf, value: str) -> LeafProgram:
-        columns = self._of(leaf.aliases)
-        spelled = prefixed(self._dialect)
+    def _compile_leaf(self, number: int, leaf: Leaf, value: str) -> LeafProgram:
+        columns = self._columns_of(leaf.aliases)
+        name = prefixed_names(self._dialect)
         shard = "0"
         if self._shards > 1:
-            assert self.plan.together is not None
+            assert self.plan.shard_columns is not None
             hashed = ", ".join(
-                _comparable(spelled(ref), self.plan.select.type_of(ref), self._dialect)
-                for ref in self.plan.together[number]
+                _hashable(name(ref), self.plan.select.type_of(ref), self._dialect)
+                for ref in self.plan.shard_columns[number]
             )
             shard = (
                 f"pmod(xxhash64({hashed}), {self._shards})"
@@ -175,30 +179,30 @@ class _SelectCompiler:
         return LeafProgram(
             f"{self.name}f{number}",
             leaf.stream.table.name,
-            tuple((self._names[ref], spelled(ref)) for ref in columns) or ((ONE, "CAST(1 AS INT)"),),
-            condition_sql(leaf.condition, spelled, self._dialect),
+            tuple((self._names[ref], name(ref)) for ref in columns) or ((ONE, "CAST(1 AS INT)"),),
+            condition_sql(leaf.condition, name, self._dialect),
             shard,
             value,
             schema_to_bytes(self._schema(columns)),
         )
 
-    def _level(self, number: int, level: Level, joined: frozenset[str]) -> LevelProgram:
-        kind, values, limits = self._values(level)
+    def _compile_level(self, number: int, level: Level, joined: frozenset[str]) -> LevelProgram:
+        kind, values, limits = self._join_key(level)
         needed_later = {
             ref
             for later in self.plan.levels[number:]
             for ref in refs(later.condition)
-        } | self._shown()  # fmt: skip
+        } | self._result_columns()  # fmt: skip
         sides = []
         for side, aliases, value in (
             ("l", joined, values[0]),
             ("r", level.right.aliases, values[1]),
         ):
-            columns = [ref for ref in self._of(aliases) if ref in needed_later]
+            columns = [ref for ref in self._columns_of(aliases) if ref in needed_later]
             schema = schema_to_bytes(self._schema(columns))
-            place = self._place(level.window, right=side == "r")
+            place = self._window_position(level.window, right=side == "r")
             sides.append(SideProgram(f"{self.name}{side}{number}", value, place, schema))
-        condition = condition_sql(level.condition, self.across(level), Dialect.DUCKDB)
+        condition = condition_sql(level.condition, self.names_in(level), Dialect.DUCKDB)
         return LevelProgram(
             sides[0],
             sides[1],
@@ -214,12 +218,14 @@ class _SelectCompiler:
         pairs = level.equal if level.band is None else ((level.band.left, level.band.right),)
         return all(is_whole(self.plan.select.type_of(ref)) for pair in pairs for ref in pair)
 
-    def _shown(self) -> frozenset[Ref]:
+    def _result_columns(self) -> frozenset[Ref]:
+        """The columns that the select list, GROUP BY and HAVING need."""
         select = self.plan.select
-        shown = {ref for item in select.items for ref in refs(item.expression)}
-        return frozenset(shown | set(select.group_by or ()) | refs(select.having))
+        used = {ref for item in select.items for ref in refs(item.expression)}
+        return frozenset(used | set(select.group_by or ()) | refs(select.having))
 
-    def _values(self, level: Level) -> tuple[JoinKeyKind, tuple[str, str], tuple[float | None, float | None]]:
+    def _join_key(self, level: Level) -> tuple[JoinKeyKind, tuple[str, str], Limits]:
+        """The kind of the join key, its SQL text on either side, and the limits of the band or window."""
         limits = _limits(level.window or level.band)
         type_of = self.plan.select.type_of
         if len(level.equal) == 1 and all(is_whole(type_of(ref)) for ref in level.equal[0]):
@@ -229,7 +235,7 @@ class _SelectCompiler:
             texts = []
             for side in (0, 1):
                 columns = [
-                    _comparable(self.plain(pair[side]), _common(*map(type_of, pair)), Dialect.DUCKDB)
+                    _hashable(self.plain(pair[side]), _common_type(*map(type_of, pair)), Dialect.DUCKDB)
                     for pair in level.equal
                 ]
                 texts.append(f"CAST(hash({', '.join(columns)}) >> 1 AS BIGINT)")
@@ -242,27 +248,28 @@ class _SelectCompiler:
             return JoinKeyKind.BAND, (left, right), limits
         return JoinKeyKind.NOTHING, (NO_VALUE, NO_VALUE), limits
 
-    def _place(self, window: Band | None, right: bool) -> str:
+    def _window_position(self, window: Band | None, right: bool) -> str:
+        """The position of a tuple in the sliding window, as SQL; 0 without one."""
         if window is None:
             return "CAST(0 AS DOUBLE)"
         ref = window.right if right else window.left
         return _number(self.plain(ref), self.plan.select.type_of(ref), "DOUBLE")
 
 
-def _limits(band: Band | None) -> tuple[float | None, float | None]:
+def _limits(band: Band | None) -> Limits:
     if band is None:
         return None, None
     low, high = (None if x is None else float(x) for x in (band.low, band.high))
     return low, high
 
 
-def prefixed(dialect: Dialect) -> Callable[[Ref], str]:
-    """How columns are named in the frame of a leaf."""
+def prefixed_names(dialect: Dialect) -> Callable[[Ref], str]:
+    """The names of columns in the frame of a leaf."""
     return lambda ref: dialect.name_of(str(ref))
 
 
 def _number(text: str, type_: SqlType, number: str) -> str:
-    """A column as a number, in DuckDB."""
+    """A column as a number of the type ``number``, in DuckDB SQL."""
     if type_.domain is Domain.TIME:
         text = Dialect.DUCKDB.micros(text)
     elif type_.family is Family.DATE:
@@ -270,13 +277,13 @@ def _number(text: str, type_: SqlType, number: str) -> str:
     return f"CAST({text} AS {number})"
 
 
-def _common(one: SqlType, other: SqlType) -> SqlType | None:
+def _common_type(one: SqlType, other: SqlType) -> SqlType | None:
     """The type of both; None where they differ."""
     return one if one == other else None
 
 
-def _comparable(text: str, type_: SqlType | None, dialect: Dialect) -> str:
-    """A column such that equal values have equal hashes, whatever their types and whatever zero's sign."""
+def _hashable(text: str, type_: SqlType | None, dialect: Dialect) -> str:
+    """A text whose equal values have equal hashes, whatever their number types and the sign of zero."""
     if type_ is not None and type_.family in (Family.STRING, Family.DATE, Family.TIME, Family.BOOLEAN):
         return text
     return f"(CAST({text} AS DOUBLE) + CAST(0 AS DOUBLE))"
@@ -285,8 +292,8 @@ def _comparable(text: str, type_: SqlType | None, dialect: Dialect) -> str:
 # --- groups ------------------------------------------------------------------------------------------
 
 
-class _Groups:
-    """The aggregates of a select as values that can be added up."""
+class _GroupCompiler:
+    """Compiles the aggregates of a select to partial aggregates that can be merged."""
 
     def __init__(self, compiler: _SelectCompiler, types: Sequence[str] | None) -> None:
         self._compiler = compiler
@@ -297,11 +304,11 @@ class _Groups:
 
     @property
     def inputs(self) -> str:
-        """What the aggregates take from a match."""
-        spelled = self._compiler.last()
+        """The select list of a match: the grouping columns and the arguments of the aggregates."""
+        name = self._compiler.names_in_last()
 
         def text(expr: Expr) -> str:
-            return expression_sql(expr, spelled, Dialect.DUCKDB)
+            return expression_sql(expr, name, Dialect.DUCKDB)
 
         keys = [f"{text(ref)} AS g{i}" for i, ref in enumerate(self._keys)]
         values = [
@@ -325,13 +332,14 @@ class _Groups:
         return GroupProgram(len(names), partial, merge, self._finish(), retracts, schema_to_bytes(schema))
 
     def _finish(self) -> str:
+        """SQL from merged groups to result rows."""
         stand_in: dict[Expr, Ref] = {a: Ref("", f"a{i}") for i, a in enumerate(self._aggregates)}
         stand_in |= {ref: Ref("", f"g{i}") for i, ref in enumerate(self._keys)}
 
         def spelled(ref: Ref) -> str:
             if ref.column.startswith("g"):
                 return ref.column
-            return _value(int(ref.column[1:]), self._aggregates[int(ref.column[1:])])
+            return _final_value(int(ref.column[1:]), self._aggregates[int(ref.column[1:])])
 
         items = []
         for i, item in enumerate(self._select.items):
@@ -343,7 +351,7 @@ class _Groups:
 
 
 def _partials(number: int, aggregate: Aggregate, matches: pa.Table) -> list[tuple[str, str, str]]:
-    """The columns that an aggregate needs: the name, from matches, and from the partial values of several."""
+    """The partial aggregates that an aggregate needs: name, SQL over matches, and SQL that merges several."""
     argument = f"e{number}"
     count = (f"n{number}", f"count({argument})", f"CAST(sum(n{number}) AS BIGINT)")
     if aggregate.function == "COUNT":
@@ -360,7 +368,8 @@ def _partials(number: int, aggregate: Aggregate, matches: pa.Table) -> list[tupl
     ]
 
 
-def _value(number: int, aggregate: Aggregate) -> str:
+def _final_value(number: int, aggregate: Aggregate) -> str:
+    """The value of an aggregate, as SQL over its partial aggregates."""
     match aggregate.function:
         case "COUNT":
             return f"n{number}"

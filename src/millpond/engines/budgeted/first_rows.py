@@ -1,4 +1,4 @@
-"""The first rows of streams that are files, read without Spark: enough to see what a budget would find."""
+"""Reads the first rows of streams that are files, without Spark, to preview what a budget would find."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import pyarrow as pa
 from millpond.query.model import Query, Table
 from millpond.runtime.sql import Dialect
 
-ROWS = 2000
-MOST_FILES = 50
+MAX_ROWS = 2000
+MAX_FILES = 50
 
 
 def read_first_rows(query: Query, folder: Path) -> dict[str, pa.Table] | None:
-    """The first rows of every stream; None where one cannot be read so simply."""
+    """The first rows of every stream; None if a table is static, or DuckDB cannot read it as Spark does."""
     found = {}
     for table in query.tables.values():
         if not table.streaming:
             return None
-        rows = _first_rows(table, folder)
+        rows = _read_table(table, folder)
         if rows is None or not rows.num_rows:
             return None
         found[table.name] = rows
     return found
 
 
-def _first_rows(table: Table, folder: Path) -> pa.Table | None:
+def _read_table(table: Table, folder: Path) -> pa.Table | None:
     if table.source is None:
         return None
     options = {key.lower(): value for key, value in table.source.options.items()}
-    files = _files(folder / options.pop("path", ""))
+    files = _list_files(folder / options.pop("path", ""))
     reader = _reader(table, options)
     if not files or reader is None:
         return None
@@ -39,27 +39,29 @@ def _first_rows(table: Table, folder: Path) -> pa.Table | None:
     columns = ", ".join(Dialect.DUCKDB.name_of(c.name) for c in table.columns)
     try:
         with duckdb.connect() as connection:
-            text = f"SELECT {columns} FROM {reader.format(f'[{listed}]')} LIMIT {ROWS}"
+            text = f"SELECT {columns} FROM {reader.format(f'[{listed}]')} LIMIT {MAX_ROWS}"
             return connection.sql(text).to_arrow_table()
     except duckdb.Error:
         return None
 
 
-def _files(path: Path) -> list[Path]:
-    """The oldest files of a folder, in the order in which Spark takes them."""
+def _list_files(path: Path) -> list[Path]:
+    """The oldest files of a folder, in the order in which Spark reads them."""
     try:
         visible = [file for file in path.iterdir() if file.is_file() and file.name[0] not in "._"]
-        return sorted(visible, key=lambda file: (file.stat().st_mtime, file.name))[:MOST_FILES]
+        return sorted(visible, key=lambda file: (file.stat().st_mtime, file.name))[:MAX_FILES]
     except OSError:
         return []
 
 
 def _reader(table: Table, options: dict[str, str]) -> str | None:
-    """DuckDB's function for the format, a place for the files left open; None for one that it may read
-    otherwise than Spark does."""
+    """DuckDB's function for the source's format, with ``{}`` for the list of files.
+
+    None where DuckDB could read the files differently from Spark.
+    """
     assert table.source is not None
-    taken = {key for key in options if key not in ("maxfilespertrigger", "latestfirst", "header")}
-    if taken:
+    unknown = {key for key in options if key not in ("maxfilespertrigger", "latestfirst", "header")}
+    if unknown:
         return None
     types = {c.name: c.type.names.duckdb for c in table.columns}
     columns = "{{" + ", ".join(f"{Dialect.DUCKDB.string(n)}: '{t}'" for n, t in types.items()) + "}}"

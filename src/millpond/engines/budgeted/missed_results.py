@@ -1,8 +1,9 @@
-"""How many results are missed because of what was shed.
+"""Estimates how many results a join misses because tuples were shed.
 
-For equal values: what was shed is summed into counters, each value with a sign of its own, so that the
-product with what arrives estimates the pairs without bias (the join size of Alon, Gibbons, Matias and
-Szegedy).  For any other condition a random sample of what was shed stands for all of it.
+For equality joins, an AMS sketch summarises the join keys of shed tuples; its product with a sketch of the
+arrivals is an unbiased estimate of the number of matching pairs (Alon, Gibbons, Matias, Szegedy: "Tracking
+Join and Self-Join Sizes in Limited Storage").  For other conditions, a random sample represents the shed
+tuples.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from millpond.engines.budgeted.frequency_sketch import hash_to_buckets, hash_to_signs
+from millpond.engines.budgeted.hashing import hash_to_buckets, hash_to_signs
 from millpond.models.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
 class MissedEstimate:
-    """A number, and the variance of its error."""
+    """An estimated number of results, and the variance of its error."""
 
     value: float = 0.0
     variance: float = 0.0
@@ -26,29 +27,29 @@ class MissedEstimate:
     def __add__(self, other: MissedEstimate) -> MissedEstimate:
         return MissedEstimate(self.value + other.value, self.variance + other.variance)
 
+    def __sub__(self, other: MissedEstimate) -> MissedEstimate:
+        """What was added since the earlier estimate ``other``."""
+        return MissedEstimate(self.value - other.value, self.variance - other.variance)
+
     def times(self, factor: float) -> MissedEstimate:
         return MissedEstimate(self.value * factor, self.variance * factor * factor)
 
 
-def add_signed_counts(values: Ints, width: int) -> Floats:
-    return np.asarray(np.bincount(hash_to_buckets(values, width), hash_to_signs(values), width), np.float64)
-
-
 class AmsSketch:
-    """A sketch of the values of the tuples shed on one side."""
+    """An AMS sketch of the join keys of the tuples shed on one side."""
 
     def __init__(self, width: int) -> None:
         self._counters = np.zeros(width)
 
     def add(self, values: Ints) -> None:
         if len(values):
-            self._counters += add_signed_counts(values, len(self._counters))
+            self._counters += _sum_signs(values, len(self._counters))
 
-    def pairs(self, arrived: Ints) -> MissedEstimate:
-        """The pairs of equal values between what was shed and what arrived."""
+    def estimate_pairs(self, arrived: Ints) -> MissedEstimate:
+        """The pairs of equal values between the shed tuples and the arrivals."""
         if not len(arrived) or not self._counters.any():
             return MissedEstimate()
-        other = add_signed_counts(arrived, len(self._counters))
+        other = _sum_signs(arrived, len(self._counters))
         moments = np.square(self._counters).sum() * np.square(other).sum()
         return MissedEstimate(float((self._counters * other).sum()), float(moments) / len(self._counters))
 
@@ -59,8 +60,13 @@ class AmsSketch:
         self._counters = np.frombuffer(zlib.decompress(data), np.float32).astype(np.float64)
 
 
+def _sum_signs(values: Ints, width: int) -> Floats:
+    """The sum of the signs of the values in each bucket."""
+    return np.asarray(np.bincount(hash_to_buckets(values, width), hash_to_signs(values), width), np.float64)
+
+
 def count_equal_pairs(left: Ints, right: Ints) -> int:
-    """The pairs of equal values."""
+    """The exact number of pairs of equal values."""
     if not len(left) or not len(right):
         return 0
     values, counts = np.unique(left, return_counts=True)
@@ -70,16 +76,18 @@ def count_equal_pairs(left: Ints, right: Ints) -> int:
     return int(counts[at[known]] @ times[known])
 
 
-def update_reservoir(
+def choose_replacements(
     rng: np.random.Generator, size: int, seen: int, sample: int, new: int
 ) -> tuple[Ints, Ints]:
-    """Which places of a sample of ``seen`` items are replaced by which of the ``new`` ones.
+    """Reservoir sampling (algorithm R) of ``new`` items at once.
 
-    Algorithm R, at once: of places chosen several times the last choice stands.
+    The reservoir has room for ``size`` items and holds ``sample`` of the ``seen`` ones.  Returns its
+    positions that are overwritten and the numbers of the new items that go there; where a position occurs
+    several times, the last one counts.
     """
     free = max(0, min(size - sample, new))
     numbers = np.arange(free, new)
     chosen = rng.integers(0, seen + numbers + 1)
     hit = chosen < size
-    places = np.concatenate([np.arange(sample, sample + free), chosen[hit]])
-    return places, np.concatenate([np.arange(free), numbers[hit]])
+    positions = np.concatenate([np.arange(sample, sample + free), chosen[hit]])
+    return positions, np.concatenate([np.arange(free), numbers[hit]])

@@ -1,7 +1,7 @@
-"""From a query to what is kept for it: a tree of binary joins, one more stream at each level.
+"""Plans a query on a budget: a left-deep tree of binary joins, with one more stream at each level.
 
-A relation is joined to the rows of a stream as they arrive.  Conditions are tested as soon as all their
-columns are there.
+Rows of a stream are joined with relations as they arrive.  A condition is tested at the lowest level that has
+all of its columns.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from millpond.query.types import Domain, Family, SqlType
 
 @dataclass(frozen=True)
 class Leaf:
-    """A stream, and the relations that its rows are joined with as they arrive."""
+    """A stream, the relations that its rows are joined with as they arrive, and the condition on them."""
 
     stream: Occurrence
     relations: tuple[Occurrence, ...]
@@ -50,7 +50,8 @@ class Leaf:
 class Band:
     """Partners of a number x on the left have a number from x + ``low`` to x + ``high`` on the right.
 
-    None: no limit.  Where neither number is whole, a strict limit is as good as one that is not.
+    None means no limit.  For integers, strict limits are turned into inclusive ones; for other numbers, the
+    band includes its limits, which only affects scores.
     """
 
     left: Ref
@@ -61,11 +62,11 @@ class Band:
 
 @dataclass(frozen=True)
 class Level:
-    """The join of what came before (the left) with one more leaf (the right).
+    """The join of the levels below (left) with one more leaf (right).
 
-    ``condition`` is all that must hold between them, of which ``equal`` are equalities between a column of
-    either side; without any, ``band`` may tell which numbers match.  Beside equalities, ``window`` is a band
-    too: where its columns rise with the streams, it is a sliding window.
+    ``condition`` is the whole join condition, and ``equal`` its equalities between a column of either side.
+    Without equalities, ``band`` is the band of matching numbers, if the condition has one.  With equalities,
+    such a band is the ``window``: a sliding window if its columns rise with the streams.
     """
 
     right: Leaf
@@ -73,20 +74,21 @@ class Level:
     equal: tuple[tuple[Ref, Ref], ...]
     band: Band | None
     window: Band | None
-    exact: bool  # the equalities are all of the condition
+    exact: bool  # the equalities are the whole condition
 
 
 @dataclass(frozen=True)
 class JoinTree:
-    """A select: its first leaf, the levels above it, and what makes rows that must meet meet.
+    """The join tree of a select: its first leaf, and the levels above it.
 
-    ``together`` are the columns of each leaf by whose values the work may be divided; without them it is not.
+    ``shard_columns`` are the columns of each leaf that assign its rows to shards.  None where rows that must
+    meet cannot be sent to the same shard by their values.
     """
 
     select: Select
     first: Leaf
     levels: tuple[Level, ...]
-    together: tuple[tuple[Ref, ...], ...] | None
+    shard_columns: tuple[tuple[Ref, ...], ...] | None
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
@@ -94,7 +96,7 @@ class JoinTree:
 
     @property
     def needed(self) -> frozenset[Ref]:
-        """Columns that are used after the rows have arrived."""
+        """The columns that levels, the select list, GROUP BY or HAVING need."""
         found = {r for level in self.levels for r in refs(level.condition)}
         found |= {r for item in self.select.items for r in refs(item.expression)}
         found |= set(self.select.group_by or ()) | refs(self.select.having)
@@ -103,7 +105,7 @@ class JoinTree:
 
 @dataclass(frozen=True)
 class BudgetedTerm:
-    """The bag of a select's rows, or the set of the rows of several."""
+    """A term of the query: one select, or several if their rows are ``distinct`` together."""
 
     selects: tuple[JoinTree, ...]
     distinct: bool
@@ -111,6 +113,8 @@ class BudgetedTerm:
 
 @dataclass(frozen=True)
 class BudgetedPlan:
+    """A query as join trees, one for each select."""
+
     query: Query
     terms: tuple[BudgetedTerm, ...]
 
@@ -119,58 +123,60 @@ class BudgetedPlan:
         return tuple(select for term in self.terms for select in term.selects)
 
     @property
-    def divisible(self) -> bool:
-        """Whether the work can be divided by the values of columns."""
+    def is_shardable(self) -> bool:
+        """Whether the rows can be divided among shards by their values."""
         return all(len(term.selects) == 1 for term in self.terms) and all(
-            select.together is not None for select in self.selects
+            select.shard_columns is not None for select in self.selects
         )
 
 
 def plan_budgeted(query: Query) -> BudgetedPlan:
-    """How the query is run under a budget; MillpondError where it cannot be."""
+    """The plan of a query on a budget; raises MillpondError for aggregates that a budget cannot serve."""
     terms = []
     for term in query.terms:
         for select in term.selects:
-            _refuse(select, term.distinct)
-        terms.append(BudgetedTerm(tuple(_planned(s, term.distinct) for s in term.selects), term.distinct))
+            _refuse_unsupported(select, term.distinct)
+        terms.append(BudgetedTerm(tuple(_build_tree(s, term.distinct) for s in term.selects), term.distinct))
     return BudgetedPlan(query, tuple(terms))
 
 
-def _refuse(select: Select, distinct: bool) -> None:
+def _refuse_unsupported(select: Select, distinct: bool) -> None:
     for aggregate in find_aggregates(select):
         if aggregate.distinct or aggregate.function == "MEDIAN":
             raise MillpondError(
-                f"{aggregate.text or aggregate.function} needs every value, and is not run under a budget",
+                f"{aggregate.text or aggregate.function} needs every value and cannot run on a memory budget",
                 remedy="use COUNT, SUM, AVG, MIN or MAX, or bound the column so that no budget is needed",
             )
     if distinct and is_aggregate(select):
         raise MillpondError(
-            "DISTINCT (or UNION) over groups is not run under a budget",
-            remedy="leave DISTINCT out, or write UNION ALL",
+            "DISTINCT or UNION over groups cannot run on a memory budget",
+            remedy="remove DISTINCT, or write UNION ALL",
         )
     if not any(o.table.streaming for o in select.occurrences):
-        raise MillpondError("a select without a stream is not run under a budget", remedy="name a stream")
+        raise MillpondError(
+            "a SELECT without a stream cannot run on a memory budget", remedy="add a stream to FROM"
+        )
 
 
 # --- the tree ----------------------------------------------------------------------------------------
 
 
-def _planned(select: Select, distinct: bool) -> JoinTree:
+def _build_tree(select: Select, distinct: bool) -> JoinTree:
     conditions = conjuncts(select.where)
-    waiting = _leaves(select, conditions)
-    first = waiting.pop(0)
+    remaining = _build_leaves(select, conditions)
+    first = remaining.pop(0)
     joined, levels = first.aliases, []
-    while waiting:
-        right = max(waiting, key=lambda leaf: _closeness(joined, leaf.aliases, conditions))
-        waiting.remove(right)
-        levels.append(_level(select, joined, right, conditions))
+    while remaining:
+        right = max(remaining, key=lambda leaf: _closeness(joined, leaf.aliases, conditions))
+        remaining.remove(right)
+        levels.append(_build_level(select, joined, right, conditions))
         joined |= right.aliases
     plan = JoinTree(select, first, tuple(levels), None)
-    return JoinTree(select, first, tuple(levels), _together(plan, distinct))
+    return JoinTree(select, first, tuple(levels), _find_shard_columns(plan, distinct))
 
 
-def _leaves(select: Select, conditions: Sequence[Condition]) -> list[Leaf]:
-    """A leaf for each stream; each relation goes to the first stream that it is compared with."""
+def _build_leaves(select: Select, conditions: Sequence[Condition]) -> list[Leaf]:
+    """A leaf for each stream; a relation joins the first stream that it is compared with."""
     streams = [o for o in select.occurrences if o.table.streaming]
     relations: dict[str, list[Occurrence]] = {o.alias: [] for o in streams}
     for relation in (o for o in select.occurrences if not o.table.streaming):
@@ -181,21 +187,21 @@ def _leaves(select: Select, conditions: Sequence[Condition]) -> list[Leaf]:
     for stream in streams:
         aliases = {stream.alias, *(r.alias for r in relations[stream.alias])}
         own = [c for c in conditions if aliases_in(c) <= aliases]
-        # A column that is compared with another leaf's is of no use without a value.
-        known = {
+        # A row with NULL in a column that is compared with another leaf has no partners.
+        compared = {
             r
             for c in conditions
             if isinstance(c, Comparison) and not aliases_in(c) <= aliases
             for r in refs(c)
             if r.occurrence in aliases
         }
-        present = [Not(IsNull(r)) for r in sorted(known, key=str)]
+        present = [Not(IsNull(r)) for r in sorted(compared, key=str)]
         leaves.append(Leaf(stream, tuple(relations[stream.alias]), And((*own, *present))))
     return leaves
 
 
 def _closeness(joined: frozenset[str], aliases: frozenset[str], conditions: Iterable[Condition]) -> int:
-    """Whether two sides are joined by an equality (2), by some other condition (1) or not at all."""
+    """2 if an equality joins the two sides, 1 if another condition does, else 0."""
     found = 0
     for condition in conditions:
         names = aliases_in(condition)
@@ -205,21 +211,24 @@ def _closeness(joined: frozenset[str], aliases: frozenset[str], conditions: Iter
     return found
 
 
-def _level(select: Select, joined: frozenset[str], right: Leaf, conditions: Sequence[Condition]) -> Level:
+def _build_level(
+    select: Select, joined: frozenset[str], right: Leaf, conditions: Sequence[Condition]
+) -> Level:
     across = [
         c
         for c in conditions
         if aliases_in(c) & right.aliases and aliases_in(c) & joined
         and aliases_in(c) <= joined | right.aliases
     ]  # fmt: skip
-    equal = [pair for c in across if (pair := _equal_columns(c, joined)) is not None]
-    found = _band(select, joined, across)
+    equal = [pair for c in across if (pair := _equality_of(c, joined)) is not None]
+    found = _find_band(select, joined, across)
     band, window = (None, found) if equal else (found, None)
     condition = And(tuple(across)) if across else TRUE
     return Level(right, condition, tuple(equal), band, window, exact=len(equal) == len(across))
 
 
-def _equal_columns(condition: Condition, joined: frozenset[str]) -> tuple[Ref, Ref] | None:
+def _equality_of(condition: Condition, joined: frozenset[str]) -> tuple[Ref, Ref] | None:
+    """The columns that the condition equates: one of the left, one of the right."""
     match condition:
         case Comparison(left=Ref() as a, operator=Op.EQ, right=Ref() as b):
             return (a, b) if a.occurrence in joined else (b, a)
@@ -229,13 +238,13 @@ def _equal_columns(condition: Condition, joined: frozenset[str]) -> tuple[Ref, R
 # --- bands -------------------------------------------------------------------------------------------
 
 
-def _band(select: Select, joined: frozenset[str], conditions: Iterable[Condition]) -> Band | None:
-    """The limits that comparisons of the first pair of columns set."""
+def _find_band(select: Select, joined: frozenset[str], conditions: Iterable[Condition]) -> Band | None:
+    """The band between the first pair of columns that is compared with constant distances."""
     band: Band | None = None
     for condition in conditions:
-        if _equal_columns(condition, joined) is not None:
+        if _equality_of(condition, joined) is not None:
             continue
-        limit = _limit(select, condition, joined)
+        limit = _limit_of(select, condition, joined)
         if limit is None or (band is not None and (band.left, band.right) != (limit.left, limit.right)):
             continue
         if band is None:
@@ -247,11 +256,11 @@ def _band(select: Select, joined: frozenset[str], conditions: Iterable[Condition
     return band
 
 
-def _limit(select: Select, condition: Condition, joined: frozenset[str]) -> Band | None:
-    """``left + a OP right + b`` as a limit on right - left."""
+def _limit_of(select: Select, condition: Condition, joined: frozenset[str]) -> Band | None:
+    """The comparison ``left + a OP right + b`` as a limit on right - left."""
     if not isinstance(condition, Comparison) or condition.operator is Op.NE:
         return None
-    one, other = _shifted(condition.left), _shifted(condition.right)
+    one, other = _column_and_offset(condition.left), _column_and_offset(condition.right)
     if one is None or other is None:
         return None
     operator: Op = condition.operator
@@ -276,8 +285,8 @@ def _limit(select: Select, condition: Condition, joined: frozenset[str]) -> Band
             return Band(left, right, distance, distance)
 
 
-def _shifted(expr: Expr) -> tuple[Ref, Fraction] | None:
-    """A column and what is added to it."""
+def _column_and_offset(expr: Expr) -> tuple[Ref, Fraction] | None:
+    """A column and the constant added to it."""
     match expr:
         case Ref():
             return expr, Fraction(0)
@@ -293,7 +302,7 @@ def _shifted(expr: Expr) -> tuple[Ref, Fraction] | None:
 
 
 def is_number(type_: SqlType) -> bool:
-    """Values that a model, or a distribution, can be made of."""
+    """Whether values of the type are numbers, or dates and timestamps that count as numbers."""
     return type_.family in (Family.NUMBER, Family.DATE) or type_.domain is Domain.TIME
 
 
@@ -301,28 +310,29 @@ def is_whole(type_: SqlType) -> bool:
     return is_number(type_) and type_.step == 1
 
 
-# --- what may be divided -----------------------------------------------------------------------------
+# --- shards ------------------------------------------------------------------------------------------
 
 
-def _together(plan: JoinTree, distinct: bool) -> tuple[tuple[Ref, ...], ...] | None:
+def _find_shard_columns(plan: JoinTree, distinct: bool) -> tuple[tuple[Ref, ...], ...] | None:
+    """Columns that send matching tuples, and equal result rows or groups, to the same shard."""
     select = plan.select
     kept = [item.expression for item in select.items] if distinct else list(select.group_by or ())
-    on_top = distinct or is_aggregate(select)
+    merges_rows = distinct or is_aggregate(select)
     if not plan.levels:
         named = tuple(dict.fromkeys(e for e in kept if isinstance(e, Ref)))
         return (named,) if named else None
-    for group in _classes(plan):
+    for group in _equal_columns(plan):
         columns = [
             next((ref for ref in sorted(group, key=str) if ref.occurrence in leaf.aliases), None)
             for leaf in plan.leaves
         ]
-        if None not in columns and (not on_top or any(ref in group for ref in kept)):
+        if None not in columns and (not merges_rows or any(ref in group for ref in kept)):
             return tuple((ref,) for ref in columns if ref is not None)
     return None
 
 
-def _classes(plan: JoinTree) -> list[set[Ref]]:
-    """Columns that the levels' equalities make equal."""
+def _equal_columns(plan: JoinTree) -> list[set[Ref]]:
+    """The sets of columns that the equalities of the levels make equal."""
     groups: list[set[Ref]] = []
     for level in plan.levels:
         for pair in level.equal:

@@ -1,4 +1,8 @@
-"""What a worker executes for a query under a budget, as plain text and schemas."""
+"""What a worker executes for a query on a budget: SQL text and Arrow schemas.
+
+The ``repr`` of the terms identifies the state in checkpoints.  Renaming a class or a field here makes
+checkpoints unreadable, unless ``compile`` maps the new name to the old one.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +14,30 @@ import pyarrow as pa
 
 from millpond.runtime.arrow_ipc import schema_from_bytes
 
-# The column of a table of which nothing else is needed.
+# The only column of a table of which no column is needed.
 ONE = "one"
 
 
 class JoinKeyKind(Enum):
-    """What a value says of a tuple's partners."""
+    """What the join key of a tuple says about its partners."""
 
-    NUMBER = "number"  # a whole number that partners share: it may follow a model
-    HASH = "hash"  # partners share it, and it means nothing else
-    BAND = "band"  # partners have a number that is near enough
-    NOTHING = "nothing"
+    NUMBER = "number"  # partners have the same integer; a model may predict those to come
+    HASH = "hash"  # partners have the same hash
+    BAND = "band"  # partners have a number in a band around it
+    NOTHING = "nothing"  # the condition gives no join key
+
+    @property
+    def is_equality(self) -> bool:
+        return self in (JoinKeyKind.NUMBER, JoinKeyKind.HASH)
 
 
 @dataclass(frozen=True)
 class LeafProgram:
-    """The rows of one occurrence of a stream.
+    """The rows of one occurrence of a stream, joined with relations.
 
-    ``columns`` are taken of a row, by name and SQL text; ``where`` says which rows matter; ``shard`` is the
-    text of the shard that a row belongs to.
+    ``columns`` are the names and SQL texts of the columns that are needed, ``where`` is the condition on a
+    row and ``shard`` the number of its shard, all three in the dialect of the frame.  ``value`` is the join
+    key with the left side, in DuckDB SQL over the columns.
     """
 
     name: str
@@ -36,7 +45,7 @@ class LeafProgram:
     columns: tuple[tuple[str, str], ...]
     where: str
     shard: str
-    value: str  # by which it joins the left; DuckDB's text over its columns
+    value: str
     schema_bytes: bytes
 
     @cached_property
@@ -46,9 +55,9 @@ class LeafProgram:
 
 @dataclass(frozen=True)
 class SideProgram:
-    """One side of a level: a store of tuples with the columns ``schema``, scored by the value ``value``.
+    """One side of a level: a store of tuples with the columns of ``schema``.
 
-    ``place`` is where a tuple stands in the sliding window, if there is one.
+    ``value`` is the SQL text of the join key, ``place`` that of the position in a sliding window.
     """
 
     name: str
@@ -62,15 +71,16 @@ class SideProgram:
 
     @property
     def columns(self) -> str:
-        """Its columns in the join of the level below."""
+        """The select list with which the level below produces its tuples."""
         return ", ".join(f"CAST(1 AS INT) AS {ONE}" if name == ONE else name for name in self.schema.names)
 
 
 @dataclass(frozen=True)
 class LevelProgram:
-    """A binary join; ``condition`` is over ``l`` and ``r``.
+    """A binary join of ``l`` and ``r`` on ``condition``.
 
-    ``low`` and ``high`` are the limits of a band, or of a sliding window if ``windowed``.
+    ``exact``: equal join keys are the whole condition.  ``low`` and ``high`` are the limits of a band, or
+    those of a sliding window if ``windowed``.
     """
 
     left: SideProgram
@@ -78,17 +88,24 @@ class LevelProgram:
     kind: JoinKeyKind
     condition: str
     exact: bool
-    whole: bool  # the values are whole numbers
+    whole: bool  # the join keys are integers
     windowed: bool
     low: float | None = None
     high: float | None = None
 
+    @property
+    def has_integer_keys(self) -> bool:
+        """Whether a model can describe the join keys."""
+        return self.kind is JoinKeyKind.NUMBER or (self.kind is JoinKeyKind.BAND and self.whole)
+
 
 @dataclass(frozen=True)
 class GroupProgram:
-    """Groups: SQL from ``matches`` to partial values, from ``rows`` of these to one a group, and to results.
+    """The aggregates of a select, as SQL.
 
-    ``keys`` is the number of columns that name a group; ``whole``: there is one group, even without a row.
+    ``partial`` aggregates the matches of a batch, ``merge`` merges partial aggregates of the same group, and
+    ``finish`` computes the result rows.  ``keys`` is the number of grouping columns; with 0 there is one
+    group, even without a row.
     """
 
     keys: int
@@ -109,7 +126,7 @@ class GroupProgram:
 
 @dataclass(frozen=True)
 class SelectProgram:
-    """Leaves and levels; ``outputs`` are the columns that the last level hands over, over ``l`` and ``r``."""
+    """The leaves and levels of a join tree; ``outputs`` is the select list of the last level."""
 
     leaves: tuple[LeafProgram, ...]
     levels: tuple[LevelProgram, ...]
@@ -118,7 +135,7 @@ class SelectProgram:
 
 @dataclass(frozen=True)
 class BudgetedTermProgram:
-    """A bag of results, a set (``set_schema`` tells its columns), or groups."""
+    """A term: ``groups`` for aggregates, ``set_schema`` for DISTINCT or UNION; all rows if both are None."""
 
     selects: tuple[SelectProgram, ...]
     groups: GroupProgram | None
@@ -131,7 +148,7 @@ class BudgetedTermProgram:
 
 @dataclass(frozen=True)
 class BudgetedProgram:
-    """A query under a budget of ``memory`` tuples over ``shards`` shards."""
+    """A query on a budget of ``memory`` tuples, divided among ``shards`` shards."""
 
     terms: tuple[BudgetedTermProgram, ...]
     names: tuple[str, ...]  # of the output columns

@@ -1,8 +1,8 @@
-"""How the budget is shared out over the shards: by a small model of all of them that each one holds.
+"""Divides the budget among the shards, without communication between them.
 
-Every shard is told of the same sample of keys, from all shards.  From it each reckons which tuples would be
-kept if there were one store for all, and so how much room each shard should have.  All find the same, so
-that nobody has to tell anybody, and the shares always add up to the budget.
+Every shard receives the same sample of join keys from all shards.  From it, each one computes which tuples a
+single store would keep, and hence how much of the budget every shard should get.  The computation is
+deterministic, so all shards agree, and their budgets always add up to the whole.
 """
 
 from __future__ import annotations
@@ -15,34 +15,35 @@ from math import exp
 import numpy as np
 import pyarrow as pa
 
-from millpond.engines.budgeted.frequency_sketch import hash_to_buckets
+from millpond.engines.budgeted.hashing import hash_to_buckets
 from millpond.models.arrays import Floats, Ints
 
-# About so many tuples of the budget are represented, and at most so many keys are remembered.
-REPRESENTED = 4096
-MOST_KEYS = 8192
-# This part of the budget is shared out evenly, whatever the sample says, and shares move half way at a time.
-EVEN = 0.25
+# The sample represents about so many tuples of the budget, and has at most so many keys.
+REPRESENTED_TUPLES = 4096
+MAX_KEYS = 8192
+# This part of the budget is divided evenly, whatever the sample shows.
+EVEN_PART = 0.25
 SAMPLE_SCHEMA = pa.schema([("v", pa.int64()), ("shard", pa.int32()), ("count", pa.int64())])
-# Scores of a leaf's keys, given their values; None leaves them to the frequencies of the partners.
-Scorer = Callable[[int, Ints], Floats | None]
+_SEED = 0x5DEECE66D
+# Scores the keys of a leaf; None leaves the scores to the frequencies of the partners.
+KeyScorer = Callable[[int, Ints], Floats | None]
 
 
 def sampling_interval(memory: int) -> int:
-    """Of how many keys one is in the sample, a power of two."""
-    return 1 << max(0, (memory // REPRESENTED).bit_length() - 1)
+    """N such that about one in N keys is in the sample; a power of two."""
+    return 1 << max(0, (memory // REPRESENTED_TUPLES).bit_length() - 1)
 
 
 def sample_keys(values: Ints, shards: Ints, memory: int) -> pa.Table:
-    """The keys of the sample among some tuples, with their shards and how often they come."""
-    chosen = hash_to_buckets(values ^ 0x5DEECE66D, sampling_interval(memory)) == 0
+    """The sampled keys among some tuples, with their shards and counts.  A hash decides which."""
+    chosen = hash_to_buckets(values ^ _SEED, sampling_interval(memory)) == 0
     keys, first, counts = np.unique(values[chosen], return_index=True, return_counts=True)
     columns = [pa.array(keys), pa.array(shards[chosen][first], pa.int32()), pa.array(counts)]
     return pa.table(columns, schema=SAMPLE_SCHEMA)
 
 
 class ShardBudgets:
-    """The sample, and the shares that follow from it."""
+    """The sample of keys, and the budget of each shard."""
 
     def __init__(self, memory: int, shards: int, leaves: int) -> None:
         self._memory = memory
@@ -52,33 +53,33 @@ class ShardBudgets:
         self._parts = np.full(shards, 1 / shards)
 
     @property
-    def shares(self) -> Ints:
-        """The tuples that each shard may keep; they add up to the budget."""
+    def tuples(self) -> Ints:
+        """The number of tuples that each shard may keep; they add up to the budget."""
         exact = self._parts * self._memory
-        shares: Ints = np.floor(exact).astype(np.int64)
-        order = np.argsort(shares - exact, kind="stable")
-        shares[order[: self._memory - int(shares.sum())]] += 1
-        return shares
+        tuples: Ints = np.floor(exact).astype(np.int64)
+        order = np.argsort(tuples - exact, kind="stable")
+        tuples[order[: self._memory - int(tuples.sum())]] += 1
+        return tuples
 
     def observe(self, samples: Sequence[tuple[int, pa.Table]], arrived: int) -> None:
-        """Learn the samples of a batch in which ``arrived`` tuples came, by the numbers of their leaves."""
+        """Add the samples of a batch of ``arrived`` tuples, each with the number of its leaf."""
         self._counts *= exp(-arrived / max(10 * self._memory, 10_000))
         for leaf, table in samples:
             values, counts = table.column("v").to_numpy(), table.column("count").to_numpy()
             if not len(values):
                 continue
-            new = ~np.isin(values, self._keys)
-            fresh, first = np.unique(values[new], return_index=True)
-            self._keys = np.concatenate([self._keys, fresh])
-            owners = table.column("shard").to_numpy()[new][first]
+            is_new = ~np.isin(values, self._keys)
+            new, first = np.unique(values[is_new], return_index=True)
+            self._keys = np.concatenate([self._keys, new])
+            owners = table.column("shard").to_numpy()[is_new][first]
             self._shards = np.concatenate([self._shards, owners.astype(np.int64)])
-            self._counts = np.vstack([self._counts, np.zeros((len(fresh), self._counts.shape[1]))])
+            self._counts = np.vstack([self._counts, np.zeros((len(new), self._counts.shape[1]))])
             order = np.argsort(self._keys, kind="stable")
             at = order[np.searchsorted(self._keys, values, sorter=order)]
             np.add.at(self._counts[:, leaf], at, counts)
 
-    def settle(self, scorer: Scorer) -> None:
-        """Reckon what would be kept of the sample, and move the shares towards it."""
+    def rebalance(self, scorer: KeyScorer) -> None:
+        """Compute what a single store would keep of the sample, and move the budgets half way towards it."""
         scores = [self._scores(leaf, scorer) for leaf in range(self._counts.shape[1])]
         score, supply = np.concatenate(scores), self._counts.T.reshape(-1)
         shard = np.tile(self._shards, len(scores))
@@ -88,26 +89,24 @@ class ShardBudgets:
         kept = np.clip(room - before, 0, supply[order])
         wanted = np.bincount(shard[order], weights=kept, minlength=len(self._parts))
         if wanted.sum() > 0:
-            target = EVEN / len(self._parts) + (1 - EVEN) * wanted / wanted.sum()
+            target = EVEN_PART / len(self._parts) + (1 - EVEN_PART) * wanted / wanted.sum()
             self._parts = (self._parts + target) / 2
             self._parts /= self._parts.sum()
-        self._forget(np.max(np.stack(scores), axis=0))
+        self._forget_keys(np.max(np.stack(scores), axis=0))
 
-    def _scores(self, leaf: int, scorer: Scorer) -> Floats:
+    def _scores(self, leaf: int, scorer: KeyScorer) -> Floats:
         found = scorer(leaf, self._keys)
         if found is not None:
             return found
         others = np.delete(self._counts, leaf, axis=1)
         return np.asarray(others.prod(axis=1), np.float64)
 
-    def _forget(self, score: Floats) -> None:
-        if len(self._keys) > MOST_KEYS:
-            stays = np.sort(np.argsort(-score, kind="stable")[:MOST_KEYS])
-            self._keys, self._shards, self._counts = (
-                self._keys[stays],
-                self._shards[stays],
-                self._counts[stays],
-            )
+    def _forget_keys(self, score: Floats) -> None:
+        """Drop the keys with the lowest scores if there are too many."""
+        if len(self._keys) > MAX_KEYS:
+            stays = np.sort(np.argsort(-score, kind="stable")[:MAX_KEYS])
+            self._keys, self._shards = self._keys[stays], self._shards[stays]
+            self._counts = self._counts[stays]
 
     def state(self) -> bytes:
         pieces = (self._parts, self._keys, self._shards, self._counts)

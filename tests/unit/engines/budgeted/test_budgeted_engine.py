@@ -331,6 +331,6 @@ def test_a_set_gives_room_back() -> None:
     schema = pa.schema([("o0", pa.int32())])
     work = DistinctRows(DuckDb(), schema, None, create_bloom_filter(10, 1))
     rows = pa.table({"o0": pa.array(range(8), pa.int32())})
-    assert work.taken([rows], 8).num_rows == 8 and work.held.num_rows == 8
-    assert work.taken([rows], 3).num_rows == 0 and work.held.num_rows == 3 and work.shed == 5
-    assert work.taken([rows], 3).num_rows == 0
+    assert work.add([rows], 8).num_rows == 8 and work.held.num_rows == 8
+    assert work.add([rows], 3).num_rows == 0 and work.held.num_rows == 3 and work.shed == 5
+    assert work.add([rows], 3).num_rows == 0

@@ -113,7 +113,7 @@ def test_what_a_value_says_of_partners(where: str, kind: JoinKeyKind) -> None:
 )
 def test_what_may_be_divided(query: str, divisible: bool) -> None:
     """Tuples that join, and rows that are one row of a set or of a group, must meet in one shard."""
-    assert planned(query).divisible is divisible
+    assert planned(query).is_shardable is divisible
 
 
 @pytest.mark.parametrize(

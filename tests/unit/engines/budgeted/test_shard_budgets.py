@@ -17,35 +17,35 @@ def unscored(leaf: int, values: Ints) -> Floats | None:
 @settings(deadline=None)
 @given(st.integers(1, 10**6), st.integers(1, 9), st.lists(st.integers(0, 10**6), max_size=50))
 def test_shares_add_up_to_the_budget(memory: int, shards: int, keys: list[int]) -> None:
-    market = ShardBudgets(memory, shards, 2)
-    assert market.shares.sum() == memory and np.ptp(market.shares) <= 1
+    budgets = ShardBudgets(memory, shards, 2)
+    assert budgets.tuples.sum() == memory and np.ptp(budgets.tuples) <= 1
     values = np.array(keys, np.int64)
-    market.observe(
+    budgets.observe(
         [(0, sample_keys(values, values % shards, 1)), (1, sample_keys(values, values % shards, 1))], 100
     )
-    market.settle(unscored)
-    assert market.shares.sum() == memory and (market.shares >= 0).all()
+    budgets.rebalance(unscored)
+    assert budgets.tuples.sum() == memory and (budgets.tuples >= 0).all()
 
 
 def test_a_shard_with_keys_that_meet_has_more_room() -> None:
     """Keys of shard 0 come on both sides, those of the others on one side only."""
-    market = ShardBudgets(1000, 4, 2)
+    budgets = ShardBudgets(1000, 4, 2)
     for _ in range(8):
         left, right = np.arange(4000), np.arange(0, 4000, 4)
         samples = [(i, sample_keys(keys, keys % 4, 1000)) for i, keys in enumerate((left, right))]
-        market.observe(samples, 5000)
-        market.settle(unscored)
-    shares = market.shares
+        budgets.observe(samples, 5000)
+        budgets.rebalance(unscored)
+    shares = budgets.tuples
     assert shares[0] > 700 and shares.sum() == 1000 and (shares[1:] >= 60).all()
 
 
 def test_a_model_decides_where_there_is_one() -> None:
-    market = ShardBudgets(100, 2, 2)
+    budgets = ShardBudgets(100, 2, 2)
     keys = np.arange(1000)
-    market.observe([(0, sample_keys(keys, keys % 2, 100)), (1, sample_keys(keys, keys % 2, 100))], 2000)
+    budgets.observe([(0, sample_keys(keys, keys % 2, 100)), (1, sample_keys(keys, keys % 2, 100))], 2000)
     for _ in range(6):
-        market.settle(lambda leaf, values: (values % 2).astype(float))
-    assert market.shares[1] > 80
+        budgets.rebalance(lambda leaf, values: (values % 2).astype(float))
+    assert budgets.tuples[1] > 80
 
 
 def test_the_sample_is_of_keys() -> None:
@@ -63,10 +63,10 @@ def test_all_that_hold_it_find_the_same_after_a_restart() -> None:
     for _ in range(5):
         keys = rng.zipf(1.3, 3000) % 10_000
         samples = [(i, sample_keys(keys[i::2], keys[i::2] % 3, 5000)) for i in (0, 1)]
-        for market in (one, other):
-            market.observe(samples, 3000)
-            market.settle(unscored)
+        for budgets in (one, other):
+            budgets.observe(samples, 3000)
+            budgets.rebalance(unscored)
         again = ShardBudgets(5000, 3, 2)
         again.load(other.state())
         other = again
-        assert (one.shares == other.shares).all()
+        assert (one.tuples == other.tuples).all()

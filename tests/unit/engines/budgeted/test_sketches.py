@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.engines.budgeted.bloom_filter import BloomFilter, create_bloom_filter
-from millpond.engines.budgeted.frequency_sketch import FrequencySketch, hash_to_buckets, hash_to_signs
+from millpond.engines.budgeted.frequency_sketch import FrequencySketch
+from millpond.engines.budgeted.hashing import hash_to_buckets, hash_to_signs
 from millpond.engines.budgeted.missed_results import (
     AmsSketch,
     MissedEstimate,
+    choose_replacements,
     count_equal_pairs,
-    update_reservoir,
 )
 
 integers = st.lists(st.integers(-(2**62), 2**62), max_size=60)
@@ -42,7 +43,7 @@ def test_the_estimate_of_pairs_is_unbiased_and_knows_its_error() -> None:
         gone, came = rng.choice(keys, 3000), rng.choice(keys, 500)
         sketch = AmsSketch(256)
         sketch.add(gone)
-        found = sketch.pairs(came)
+        found = sketch.estimate_pairs(came)
         errors.append(found.value - count_equal_pairs(gone, came))
         deviations.append(found.variance**0.5)
     spread = float(np.std(errors))
@@ -53,14 +54,14 @@ def test_the_estimate_of_pairs_is_unbiased_and_knows_its_error() -> None:
 def test_few_values_in_many_counters_are_counted_exactly() -> None:
     sketch = AmsSketch(1 << 16)
     sketch.add(np.repeat(np.arange(20), 7))
-    assert sketch.pairs(np.arange(10)).value == 70
+    assert sketch.estimate_pairs(np.arange(10)).value == 70
 
 
 def test_a_sketch_survives_its_bytes() -> None:
     sketch, again = AmsSketch(1024), AmsSketch(1024)
     sketch.add(np.arange(5000))
     again.load(sketch.state())
-    assert again.pairs(np.arange(100)) == sketch.pairs(np.arange(100))
+    assert again.estimate_pairs(np.arange(100)) == sketch.estimate_pairs(np.arange(100))
 
 
 def test_estimates_add_up() -> None:
@@ -75,7 +76,7 @@ def test_every_item_has_the_same_chance_to_be_in_the_sample() -> None:
         sample = np.empty(0, np.int64)
         seen = 0
         for lot in (np.arange(7), np.arange(7, 40), np.arange(40, 100)):
-            places, chosen = update_reservoir(rng, 20, seen, len(sample), len(lot))
+            places, chosen = choose_replacements(rng, 20, seen, len(sample), len(lot))
             grown = np.zeros(min(20, seen + len(lot)), np.int64)
             grown[: len(sample)] = sample
             grown[places] = lot[chosen]
@@ -93,16 +94,16 @@ def test_every_item_has_the_same_chance_to_be_in_the_sample() -> None:
 def test_a_filter_forgets_nothing(values: list[int]) -> None:
     seen = BloomFilter(1 << 12)
     seen.add(array(values))
-    assert seen.knows(array(values)).all()
+    assert seen.contains(array(values)).all()
 
 
 def test_a_filter_says_how_often_it_is_mistaken() -> None:
     rng = np.random.default_rng(3)
     seen = BloomFilter(1 << 14)
     seen.add(rng.integers(0, 2**60, 4000))
-    mistaken = seen.knows(rng.integers(2**61, 2**62, 20_000)).mean()
-    assert mistaken == pytest.approx(seen.mistaken, rel=0.1)
-    assert seen.mistaken > 0.05
+    mistaken = seen.contains(rng.integers(2**61, 2**62, 20_000)).mean()
+    assert mistaken == pytest.approx(seen.false_positive_rate, rel=0.1)
+    assert seen.false_positive_rate > 0.05
 
 
 def test_a_filter_survives_its_bytes() -> None:
@@ -111,10 +112,12 @@ def test_a_filter_survives_its_bytes() -> None:
     again = create_bloom_filter(10, 1)
     again.load(seen.state())
     values = np.arange(100_000)
-    assert (again.knows(values) == seen.knows(values)).all() and again.mistaken == seen.mistaken
+    assert (
+        again.contains(values) == seen.contains(values)
+    ).all() and again.false_positive_rate == seen.false_positive_rate
     empty = create_bloom_filter(10, 1)
     empty.load(b"")
-    assert not empty.knows(values).any()
+    assert not empty.contains(values).any()
 
 
 # --- frequencies -------------------------------------------------------------------------------------
@@ -123,7 +126,7 @@ def test_a_filter_survives_its_bytes() -> None:
 def test_shares_of_values() -> None:
     counts = FrequencySketch(1 << 16, None)
     counts.observe(np.repeat(np.array([5, -9, 12345]), [70, 20, 10]))
-    assert counts.shares(np.array([5, -9, 12345, 77])) == pytest.approx([0.7, 0.2, 0.1, 0.0])
+    assert counts.relative_frequencies(np.array([5, -9, 12345, 77])) == pytest.approx([0.7, 0.2, 0.1, 0.0])
 
 
 def test_old_values_are_forgotten() -> None:
@@ -131,7 +134,7 @@ def test_old_values_are_forgotten() -> None:
     counts.observe(np.full(1000, 1))
     for _ in range(5):
         counts.observe(np.full(1000, 2))
-    one, two = counts.shares(np.array([1, 2]))
+    one, two = counts.relative_frequencies(np.array([1, 2]))
     assert one < 0.01 and two > 0.9
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from millpond.engines.budgeted.partner_stream import WindowFront
 from millpond.engines.budgeted.program import JoinKeyKind, LevelProgram, SideProgram
-from millpond.engines.budgeted.tuple_scores import CandidateTuples, LevelScorer, WindowFront
+from millpond.engines.budgeted.tuple_scores import CandidateTuples, LevelScorer
 from millpond.errors import MillpondError
 from millpond.lab.workloads import SYNTHETIC, modelled
 from millpond.models.arrays import Floats, Ints
@@ -115,10 +116,10 @@ def test_a_tuple_that_has_left_the_window_is_worth_nothing() -> None:
 
 
 def test_a_front_moves_only_where_places_rise() -> None:
-    rising = WindowFront().after(np.arange(100.0), 100)
+    rising = WindowFront().advance(np.arange(100.0), 100)
     assert rising.reached == 99 and rising.speed == pytest.approx(1.0)
-    jumping = WindowFront().after(np.array([5.0, 1.0] * 50), 100)
-    assert jumping.speed == 0 and np.isinf(jumping.remaining(np.array([0.0]))).all()
+    jumping = WindowFront().advance(np.array([5.0, 1.0] * 50), 100)
+    assert jumping.speed == 0 and np.isinf(jumping.steps_until(np.array([0.0]))).all()
 
 
 def test_age_use_and_chance() -> None:
