@@ -1,4 +1,4 @@
-"""Millpond: can this continuous query run in bounded memory?"""
+"""Millpond decides whether a streaming SQL query needs bounded memory, and runs it on Spark."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 def sql(
     spark: SparkSession, query: str, memory: int | None = None, policy: str | PolicyChoice | None = None
 ) -> DataFrame:
-    """The exact answer of a bounded query over the session's temporary views, as a streaming DataFrame.
+    """The exact answer to a bounded query over the session's temporary views, as a streaming DataFrame.
 
-    A query that is not bounded runs with at most ``memory`` tuples, kept by the ``policy``: its rows are true
-    ones, but some may be missed.  Of a relation in a database, so many rows are kept.  Needs Spark;
-    everything else in this package does not.
+    A query that is not bounded keeps at most ``memory`` tuples, which ``policy`` chooses: its rows are
+    correct, but some may be missing.  For lookup relations, ``memory`` is the number of rows to cache.  Needs
+    Spark, which ``check`` does not.
     """
-    from millpond.spark.sql import sql as streaming_answer
+    from millpond.spark.sql import answer_query
 
-    return streaming_answer(spark, query, memory, policy)
+    return answer_query(spark, query, memory, policy)
 
 
 def lookup(
@@ -57,10 +57,11 @@ def lookup(
     timeout: str | None = None,
     retries: int | None = None,
 ) -> None:
-    """Let queries of the session look rows up in a table of a database, ``memory`` of them being kept.
+    """Register a table of a database as a lookup relation, of which ``memory`` rows are cached.
 
-    Its columns are those of the table.  ``ttl`` and ``timeout`` are lengths of time: '10 minutes'.
+    Queries of the session can use it under ``name``, with the columns of the table.  ``ttl`` and ``timeout``
+    are durations such as '10 minutes'.
     """
-    from millpond.spark.sql import lookup as registered
+    from millpond.spark.sql import register_lookup
 
-    registered(spark, name, url, dbtable, memory, policy, ttl, timeout, retries)
+    register_lookup(spark, name, url, dbtable, memory, policy, ttl, timeout, retries)

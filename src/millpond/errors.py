@@ -36,11 +36,11 @@ class SqlError(MillpondError):
     """The text is not SQL of the language: syntax, a construct outside it, or too large to read."""
 
 
-class NameError_(SqlError):
+class SqlNameError(SqlError):
     """A table or column that does not exist, or is ambiguous."""
 
 
-class TypeError_(SqlError):
+class SqlTypeError(SqlError):
     """Values of types that do not go together."""
 
 

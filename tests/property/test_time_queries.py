@@ -17,7 +17,7 @@ from millpond.analysis.regions import Ordering
 from millpond.analysis.time_criteria import conflict_among, is_free_of_conflict
 from millpond.analysis.verdict import UNDETERMINED
 from millpond.frontend.parse import parse
-from millpond.query.parts import parts_of
+from millpond.query.parts import split_into_parts
 from millpond.query.time_order import is_timed
 from tests.campaigns.application_time import examine, whole_moments
 from tests.support.oracle import normalise
@@ -57,7 +57,7 @@ def test_what_all_joins_rule_out_no_order_of_columns_brings_back() -> None:
     seen: Counter[tuple[bool, bool]] = Counter()
     for seed in range(400):
         case = random_time_case(random.Random(seed), self_join=0.0, aggregate=0.0, distinct=1.0)
-        for part in parts_of(parse(case.sql)[0].selects[0], disjoint=False):
+        for part in split_into_parts(parse(case.sql)[0].selects[0], disjoint=False):
             if is_timed(part):
                 ordering = Ordering(part)
                 conflict = conflict_among(ordering, joined_columns(ordering)) is not None

@@ -93,8 +93,8 @@ def test_another_query_does_not(begun: Run, changed: Query, pattern: str) -> Non
     ("note", "pattern"),
     [
         (
-            '{"format": 2}',
-            "another version of Millpond: it has format 2, and .* format 1; continue it with the version",
+            '{"format": 1}',
+            "another version of Millpond: it has format 1, and .* format 2; continue it with the version",
         ),
         ('{"format": 2}', "is damaged"),
         ('{"form', "is damaged"),

@@ -209,9 +209,14 @@ def test_state_stays_in_as_many_partitions_as_it_began_with(
 @pytest.mark.parametrize(
     ("catalog", "query", "options", "pattern"),
     [
-        (CATALOG, FILTER * 2, [], "holds 2 queries, and a run takes one; choose it with --query K"),
-        (CATALOG, FILTER, ["--query", "2"], "there is no query 2; leave --query out"),
-        (CATALOG, FILTER * 2, ["--query", "0"], "there is no query 0; give a number from 1 to 2"),
+        (CATALOG, FILTER * 2, [], "holds 2 queries, but a run takes one; choose it with --query K"),
+        (CATALOG, FILTER, ["--query", "2"], "no query 2: the file holds one query; leave --query out"),
+        (
+            CATALOG,
+            FILTER * 2,
+            ["--query", "0"],
+            "no query 0: the file holds 2 queries; give a number from 1 to 2",
+        ),
         ("CREATE STREAMING TABLE S (A INT);", "SELECT A FROM S", [], "stream S has no source; .*USING json"),
         (CATALOG, "SELECT A AS _Kind FROM S", [], "output column _Kind has a reserved name; give it another"),
         (CATALOG, "SELECT nosuch FROM S", [], "line 2, column 8: .*nosuch"),

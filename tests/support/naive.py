@@ -24,7 +24,14 @@ from millpond.plan.synopses import (
     StreamPlan,
     SynopsisPlan,
 )
-from millpond.query.evaluate import Matcher, Row, condition, expression, result_row, summarise
+from millpond.query.evaluate import (
+    Matcher,
+    Row,
+    aggregate_values,
+    compile_condition,
+    compile_expression,
+    compile_result_row,
+)
 from millpond.query.model import TRUE, Aggregate, And, Condition, Expr, Ref
 from millpond.query.parts import Part
 from millpond.query.trees import conjuncts, find_aggregates, is_aggregate, refs
@@ -44,10 +51,14 @@ class StreamSynopsis:
     def __init__(self, need: Need, plan: StreamPlan) -> None:
         self.plan = plan
         self.part: Part = need.part
-        self._filter = condition(within(self.part.condition, [plan.alias]), {plan.alias: 0})
-        self._measures = [(m.summed, expression(m.expression, {plan.alias: 0})) for m in plan.measures]
+        self._filter = compile_condition(within(self.part.condition, [plan.alias]), {plan.alias: 0})
+        self._measures = [
+            (m.summed, compile_expression(m.expression, {plan.alias: 0})) for m in plan.measures
+        ]
         self._derived = {
-            r: expression(e, {plan.alias: 0}) for r, e in self.part.derived if r.occurrence == plan.alias
+            r: compile_expression(e, {plan.alias: 0})
+            for r, e in self.part.derived
+            if r.occurrence == plan.alias
         }
         self._own = [n.ref for n in self.part.closure.nodes if n.ref.occurrence == plan.alias]
         self.counts: dict[Any, list[Any]] = {}  # class → [first row, count, (non-null, sum) of each]
@@ -95,7 +106,7 @@ class StreamSynopsis:
                 return False
             for b in points:
                 y = points[b]
-                if a == b or y is None or a not in self.part.solid or b not in self.part.solid:
+                if a == b or y is None or a not in self.part.non_null or b not in self.part.non_null:
                     continue
                 if closure.origin[closure.index[a]] != closure.origin[closure.index[b]]:
                     continue
@@ -196,7 +207,7 @@ class NaiveSelect:
             return
         matcher = Matcher([alias], need.need.part.condition)
         part = need.need.part
-        items = [expression(part.standing_for(i.expression), matcher.slots) for i in self.select.items]
+        items = [compile_expression(part.rewrite(i.expression), matcher.slots) for i in self.select.items]
         for match in matcher.matches([[row]]):
             self.passed[tuple(i(match) for i in items)] += 1
 
@@ -220,7 +231,9 @@ class NaiveSelect:
             if not need.streams:
                 continue
             slots = {a: i for i, a in enumerate(need.scope)}
-            items = [expression(need.need.part.standing_for(i.expression), slots) for i in self.select.items]
+            items = [
+                compile_expression(need.need.part.rewrite(i.expression), slots) for i in self.select.items
+            ]
             for match, weight in matches(need):
                 out[tuple(i(match) for i in items)] += weight
         return Counter(dict.fromkeys(out, 1)) if self.plan.distinct else out
@@ -229,7 +242,7 @@ class NaiveSelect:
 
     def _grouped(self) -> Answer:
         aggregates = find_aggregates(self.select)
-        finish = result_row(self.select, aggregates)
+        finish = compile_result_row(self.select, aggregates)
         tables = [self._one(a) for a in aggregates] or [self._groups()]
         keys = {key for table in tables for key in table}
         if self.select.group_by is None:
@@ -267,9 +280,9 @@ class NaiveSelect:
         part = needs[0].need.part
         scope = [a for n in needs for a in n.scope]
         slots = {a: i for i, a in enumerate(scope)}
-        groups = [expression(part.standing_for(g), slots) for g in self.select.group_by or ()]
+        groups = [compile_expression(part.rewrite(g), slots) for g in self.select.group_by or ()]
         argument = aggregate.argument if aggregate else None
-        value_of = expression(part.standing_for(argument), slots) if argument is not None else None
+        value_of = compile_expression(part.rewrite(argument), slots) if argument is not None else None
         condition_ = within(part.condition, scope)
         contents = [s.contents() for n in needs for s in n.streams.values()]
         weighted = [n.need.counted for n in needs for _ in n.streams]
@@ -325,11 +338,11 @@ def _finish(aggregate: Aggregate, values: Counter[Any], count: int, total: Any) 
             return total
         case "AVG" if count:
             return float(Fraction(total) / count)
-    return summarise(aggregate, values)
+    return aggregate_values(aggregate, values)
 
 
 def _empty(aggregate: Aggregate) -> Any:
-    return summarise(aggregate, {})
+    return aggregate_values(aggregate, {})
 
 
 class Naive:

@@ -27,8 +27,8 @@ from millpond.plan.state import State
 from millpond.plan.synopsis_bound import state_of
 from millpond.query.model import TRUE, Literal, Query, Ref, Select
 from millpond.query.normalize import TooManyParts
-from millpond.query.parts import Part, parts_of, refined
-from millpond.query.pieces import by_values
+from millpond.query.parts import Part, split_disjunctions, split_into_parts
+from millpond.query.split_parts import split_by_values
 from millpond.query.time_order import find_time_columns, is_timed
 from millpond.query.trees import is_aggregate, item_refs, refs, walk
 from millpond.query.types import INTERVAL, Domain
@@ -106,7 +106,7 @@ def _analyse_select(
     select: Select, distinct: bool
 ) -> tuple[list[tuple[Part, tuple[Need, ...]]], list[Failure]]:
     """Part by part; one that fails is cut by its groups, or by its disjunctive filters, and tried again."""
-    parts = parts_of(select, disjoint=is_aggregate(select) or not distinct)
+    parts = split_into_parts(select, disjoint=is_aggregate(select) or not distinct)
     found: list[tuple[Part, tuple[Need, ...]]] = []
     failures: list[Failure] = []
     for part in parts:
@@ -114,7 +114,7 @@ def _analyse_select(
         if failed and len(parts) == 1 and is_timed(part) and (pieces := _by_groups(select, part)):
             found += pieces
         elif failed and part.choices:
-            finer = refined(part)
+            finer = split_disjunctions(part)
             alone = len(parts) == 1 and len(finer) == 1
             tried = [(piece, *needs_of(select, piece, distinct, alone)) for piece in finer]
             found += [(piece, tuple(n)) for piece, n, _ in tried]
@@ -130,7 +130,7 @@ def _by_groups(select: Select, part: Part) -> list[tuple[Part, tuple[Need, ...]]
     """The part group by group, where that is bounded: within a group its columns are constants, and streams
     that are joined only through them are not joined."""
     found = []
-    for piece in by_values(part, select.group_by or ()):
+    for piece in split_by_values(part, select.group_by or ()):
         needs, failed = needs_of(select, piece, distinct=False, only_part=True)
         if failed:
             return []

@@ -76,7 +76,7 @@ def _independent(part: Part, codes: Sequence[ColumnClasses]) -> list[ColumnClass
         if known and any(
             not c.null
             and c.column in part.closure.index
-            and part.closure.fixed_difference(c.column, code.column)
+            and part.closure.has_fixed_difference(c.column, code.column)
             for c in kept
         ):
             continue

@@ -36,8 +36,8 @@ from millpond.query.model import (
     Select,
     Table,
 )
-from millpond.query.parts import Part, linear, with_column
-from millpond.query.pieces import unconnected
+from millpond.query.parts import Part, add_column, to_column_and_shift
+from millpond.query.split_parts import split_unconnected
 from millpond.query.time_order import is_timed
 from millpond.query.trees import find_aggregates, is_aggregate, refs, sorted_refs
 from millpond.query.types import BIGINT
@@ -271,7 +271,7 @@ def _ratio_needs_in_time(part: Part, aggregate: Aggregate, groups: Sequence[Ref]
     home = {ref.occurrence for ref in _argument_refs(aggregate)}
     separate: list[Need] = []
     unfit: list[Failure] = []
-    for piece in unconnected(part):
+    for piece in split_unconnected(part):
         mine = tuple(g for g in groups if g.occurrence in piece.aliases)
         if home & set(piece.aliases):
             more, failed = _count_needs(piece, aggregate, mine)
@@ -291,7 +291,7 @@ def _constant_in_group(part: Part, argument: Expr | None, groups: Sequence[Ref])
     if values.low is not None and values.low == values.high:
         return not part.can_be_null(argument)
     return argument in groups or any(
-        g in part.closure.index and part.closure.fixed_difference(argument, g) for g in groups
+        g in part.closure.index and part.closure.has_fixed_difference(argument, g) for g in groups
     )
 
 
@@ -357,7 +357,7 @@ def asked_beyond(part: Part, argument: Expr, largest: bool) -> Part:
     beyond = Difference(question, column, Fraction(0), strict=True)
     if not wants_large:
         beyond = Difference(column, question, Fraction(0), strict=True)
-    return with_column(part, Node(question, type_), [beyond], select)
+    return add_column(part, Node(question, type_), [beyond], select)
 
 
 def _monotone(argument: Expr, part: Part) -> tuple[Ref, bool] | None:
@@ -368,7 +368,7 @@ def _monotone(argument: Expr, part: Part) -> tuple[Ref, bool] | None:
         case Negation(operand=Ref() as ref):
             return ref, False
         case Arithmetic(operator="+" | "-", left=Ref(), right=Literal()):
-            column, _ = linear(argument, part.points)
+            column, _ = to_column_and_shift(argument, part.points)
             return (column, True) if column is not None else None
     return None
 
@@ -383,5 +383,5 @@ def _derived(part: Part, argument: Expr) -> tuple[Ref, Part]:
         else o
         for o in part.select.occurrences
     )
-    extended = with_column(part, Node(column, BIGINT), [], replace(part.select, occurrences=occurrences))
+    extended = add_column(part, Node(column, BIGINT), [], replace(part.select, occurrences=occurrences))
     return column, replace(extended, derived=(*part.derived, (column, argument)))

@@ -61,7 +61,7 @@ class Ordering:
         out = np.zeros((top + 1, n), dtype=bool)
         # Dense values crowd between those of relations as well, wherever these may lie.
         loose = ~closure.stepped & ~closure.pinned
-        by_itself = closure.anchored(()) if closure.anchors else closure
+        by_itself = closure.with_anchors(()) if closure.anchors else closure
         out[0] = np.where(loose, by_itself.low_end, closure.low_end)
         out[top] = np.where(loose, by_itself.high_end, closure.high_end)
         for i in np.flatnonzero(loose):

@@ -15,7 +15,7 @@ from fractions import Fraction
 from millpond.analysis.join_criteria import Violation
 from millpond.query.closure import Closure
 from millpond.query.model import Comparison, Condition, Literal, Op, Ref
-from millpond.query.parts import Part, replace_occurrence, with_literal
+from millpond.query.parts import Part, add_literal, replace_occurrence
 
 # Pieces looked at before giving up; their number is exponential in the columns of the occurrences.
 MAX_PIECES = 100
@@ -124,7 +124,7 @@ def _same_filters(part: Part, old: str, new: str) -> bool:
     """NULL tests and disjunctions on ``old`` stand on ``new`` word for word."""
     if any(r.occurrence == old and Ref(new, r.column) not in part.nulls for r in part.nulls):
         return False
-    if any(r.occurrence == old and Ref(new, r.column) not in part.solid for r in part.solid):
+    if any(r.occurrence == old and Ref(new, r.column) not in part.non_null for r in part.non_null):
         return False
     if part.excluded:
         return False
@@ -183,7 +183,7 @@ def bounded_pieces(
         split = _undecided(piece)
         if split is None or looked > MAX_PIECES:
             return Pieces((), tuple((reduced, v) for v in found), complete=split is None)
-        todo += [p for p in (with_literal(piece, literal) for literal in split) if p is not None]
+        todo += [p for p in (add_literal(piece, literal) for literal in split) if p is not None]
     return Pieces(tuple(done), ())
 
 
@@ -192,12 +192,12 @@ def _undecided(part: Part) -> list[Condition] | None:
     closure = part.closure
     constants = sorted({v for v in map(_constant, part.literals) if v is not None}, key=str)
     for i, left in enumerate(closure.nodes):
-        if left.ref not in part.solid:
+        if left.ref not in part.non_null:
             continue
         for right in closure.nodes[i + 1 :]:
             if (
                 right.ref.occurrence == left.ref.occurrence
-                and right.ref in part.solid
+                and right.ref in part.non_null
                 and right.type.family is left.type.family
                 and not _ordered(closure, left.ref, right.ref, Fraction(0))
             ):

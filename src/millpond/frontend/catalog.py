@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from millpond.errors import NameError_, SqlError, TypeError_, one_line
-from millpond.frontend.conditions import row_condition
+from millpond.errors import SqlError, SqlNameError, SqlTypeError, one_line
+from millpond.frontend.conditions import read_row_condition
 from millpond.frontend.expressions import Reader
-from millpond.frontend.refusals import only, outside
-from millpond.frontend.scope import Scope, identifier, listing, table_name
-from millpond.frontend.source import Source as Statement
-from millpond.query.durations import length_of_time
-from millpond.query.model import Column, Condition, Occurrence, Source, Table, time_columns
+from millpond.frontend.refusals import accept_only, refuse
+from millpond.frontend.scope import Scope, list_names, read_name, read_table_name
+from millpond.frontend.statement import Statement
+from millpond.query.durations import parse_duration
+from millpond.query.model import Column, Condition, Occurrence, SourceSpec, Table, time_columns
 from millpond.query.types import MAX_PRECISION, PLAIN_TYPES, STRING, SqlType, decimal
 
 # sqlglot's own names of the types, for example TEXT for STRING and TIMESTAMPTZ for TIMESTAMP.
@@ -34,222 +34,224 @@ class _Clauses:
     values: dict[str, exp.Expr] = field(default_factory=dict)
 
 
-def read_table(source: Statement) -> Table:
+def read_table(statement: Statement) -> Table:
     """The table that a CREATE statement declares."""
-    tree = source.tree
+    tree = statement.tree
     if not isinstance(tree, exp.Create):
         raise SqlError(
             "this CREATE statement is not understood",
-            source.token_at(0),
+            statement.token_at(0),
             f"{_FORM}; a dotted format goes in `…`",
         )
     if tree.args.get("kind") != "TABLE":
         construct = " ".join(
-            source.word(i) for i in range(min(3, len(source.tokens))) if i not in source.leaves
+            statement.word(i) for i in range(min(3, len(statement.tokens))) if i not in statement.leaves
         )
-        raise SqlError(f"{one_line(construct)} is outside the language", source.token_at(0), _FORM)
+        raise SqlError(f"{one_line(construct)} is outside the language", statement.token_at(0), _FORM)
     if tree.args.get("expression"):
         message = "CREATE TABLE AS SELECT is outside the language"
         raise SqlError(
-            message, source.keyword_at(tree, "AS"), "list the columns, and write the SELECT on its own"
+            message, statement.keyword_at(tree, "AS"), "list the columns, and write the SELECT on its own"
         )
-    only(source, tree, "this", "kind", "exists", "properties")
-    clauses = _clauses(source, tree.args.get("properties"))
+    accept_only(statement, tree, "this", "kind", "exists", "properties")
+    clauses = _read_clauses(statement, tree.args.get("properties"))
     if not isinstance(tree.this, exp.Schema):
-        raise SqlError("CREATE TABLE without columns is outside the language", source.at(tree.this), _FORM)
-    only(source, tree.this, "this", "expressions")
-    name = table_name(source, tree.this.this)
-    columns, checks = _columns(source, tree.this)
-    origin = Source(clauses.format, clauses.options) if clauses.format else None
+        raise SqlError("CREATE TABLE without columns is outside the language", statement.at(tree.this), _FORM)
+    accept_only(statement, tree.this, "this", "expressions")
+    name = read_table_name(statement, tree.this.this)
+    columns, checks = _read_columns(statement, tree.this)
+    origin = SourceSpec(clauses.format, clauses.options) if clauses.format else None
     table = Table(name, columns, clauses.streaming, source=origin, properties=clauses.properties)
-    table = replace(table, time=_time(source, table, clauses))
-    _guard_times(source, table, clauses)
-    reader = Reader(source, Scope(source, (Occurrence(name, table),)))
-    return replace(table, checks=tuple(_check(reader, each) for each in checks))
+    table = replace(table, time=_find_time_column(statement, table, clauses))
+    _check_durations(statement, table, clauses)
+    reader = Reader(statement, Scope(statement, (Occurrence(name, table),)))
+    return replace(table, checks=tuple(_read_check(reader, each) for each in checks))
 
 
-def _check(reader: Reader, node: exp.Expr) -> Condition:
+def _read_check(reader: Reader, node: exp.Expr) -> Condition:
     interval = node.find(exp.Interval)
     if interval is not None:
         message = "INTERVAL is outside the language in a CHECK"
-        raise SqlError(message, reader.source.at(interval), "put the condition in WHERE")
-    return row_condition(reader, node)
+        raise SqlError(message, reader.statement.at(interval), "put the condition in WHERE")
+    return read_row_condition(reader, node)
 
 
 # --- columns -----------------------------------------------------------------------------------------
 
 
-def _columns(source: Statement, schema: exp.Schema) -> tuple[tuple[Column, ...], list[exp.Expr]]:
+def _read_columns(statement: Statement, schema: exp.Schema) -> tuple[tuple[Column, ...], list[exp.Expr]]:
     columns: dict[str, Column] = {}
     checks: list[exp.Expr] = []
     for each in schema.expressions:
         if isinstance(each, exp.ColumnDef):
-            column = _column(source, each, checks)
+            column = _read_column(statement, each, checks)
             if column.name.lower() in columns:
                 message = f"column {one_line(column.name)} is declared twice"
-                raise NameError_(message, source.at(each), "declare it once")
+                raise SqlNameError(message, statement.at(each), "declare it once")
             columns[column.name.lower()] = column
         elif isinstance(each, exp.Identifier):
             raise SqlError(
-                f"the type of {source.shown(each)} is missing", source.at(each), f"types: {TYPE_NAMES}"
+                f"the type of {statement.excerpt(each)} is missing",
+                statement.at(each),
+                f"types: {TYPE_NAMES}",
             )
         elif isinstance(each, exp.Constraint):
-            only(source, each, "this", "expressions")
+            accept_only(statement, each, "this", "expressions")
             for inner in each.expressions:
-                _constraint(source, inner, checks)
+                _read_constraint(statement, inner, checks)
         else:
-            _constraint(source, each, checks)
+            _read_constraint(statement, each, checks)
     if not columns:
-        raise SqlError("the table has no columns", source.at(schema), "declare at least one")
+        raise SqlError("the table has no columns", statement.at(schema), "declare at least one")
     return tuple(columns.values()), checks
 
 
-def _column(source: Statement, node: exp.ColumnDef, checks: list[exp.Expr]) -> Column:
-    only(source, node, "this", "kind", "constraints")
+def _read_column(statement: Statement, node: exp.ColumnDef, checks: list[exp.Expr]) -> Column:
+    accept_only(statement, node, "this", "kind", "constraints")
     nullable = True
     for each in node.args.get("constraints") or ():
-        only(source, each, "this", "kind")
-        nullable = _constraint(source, each.args["kind"], checks) and nullable
-    return Column(identifier(source, node.this), _type(source, node), nullable)
+        accept_only(statement, each, "this", "kind")
+        nullable = _read_constraint(statement, each.args["kind"], checks) and nullable
+    return Column(read_name(statement, node.this), _read_type(statement, node), nullable)
 
 
-def _constraint(source: Statement, node: exp.Expr, checks: list[exp.Expr]) -> bool:
+def _read_constraint(statement: Statement, node: exp.Expr, checks: list[exp.Expr]) -> bool:
     """Collect a CHECK; the answer is whether NULL stays allowed."""
     if isinstance(node, exp.CheckColumnConstraint):
-        only(source, node, "this")
+        accept_only(statement, node, "this")
         checks.append(node.this)
     elif isinstance(node, exp.NotNullColumnConstraint):
-        only(source, node, "allow_null")
+        accept_only(statement, node, "allow_null")
         return bool(node.args.get("allow_null"))
     elif not isinstance(node, exp.CommentColumnConstraint):
-        raise outside(source, node)
+        raise refuse(statement, node)
     return True
 
 
-def _type(source: Statement, node: exp.ColumnDef) -> SqlType:
-    kind, place = node.args.get("kind"), source.token_at(source.span(node.this)[0] + 1)
+def _read_type(statement: Statement, node: exp.ColumnDef) -> SqlType:
+    kind, place = node.args.get("kind"), statement.token_at(statement.span(node.this)[0] + 1)
     if not isinstance(kind, exp.DataType):
-        raise TypeError_(
-            f"the type of {source.shown(node.this)} is missing", place, f"the types are {TYPE_NAMES}"
+        raise SqlTypeError(
+            f"the type of {statement.excerpt(node.this)} is missing", place, f"the types are {TYPE_NAMES}"
         )
     parameters = [each.this for each in kind.expressions if isinstance(each, exp.DataTypeParam)]
     numbers = [int(each.name) for each in parameters if each.name.isdecimal() and len(each.name) < 10]
-    word = source.word(source.span(node.this)[0] + 1)
+    word = statement.word(statement.span(node.this)[0] + 1)
     if kind.this == exp.DType.DECIMAL:
         precision, scale = (*numbers, *(10, 0)[len(numbers) :])[:2]
         fits = 0 <= scale <= precision <= MAX_PRECISION and precision > 0
         if len(kind.expressions) > 2 or len(numbers) != len(kind.expressions) or not fits:
             remedy = "write DECIMAL(p, s) with 0 <= s <= p <= 38 and p >= 1"
-            raise TypeError_(f"this {one_line(word)} is not a type", place, remedy)
+            raise SqlTypeError(f"this {one_line(word)} is not a type", place, remedy)
         return decimal(precision, scale)
     if kind.this in (exp.DType.VARCHAR, exp.DType.CHAR):
         if len(numbers) != 1 or len(kind.expressions) != 1:
-            raise TypeError_(f"{one_line(word)} needs a length", place, "write STRING")
+            raise SqlTypeError(f"{one_line(word)} needs a length", place, "write STRING")
         return STRING
     if kind.this not in _TYPES:
         remedy = "write TIMESTAMP" if word.startswith("TIMESTAMP") else f"the types are {TYPE_NAMES}"
-        raise TypeError_(f"the type {one_line(word, 40)} is outside the language", place, remedy)
+        raise SqlTypeError(f"the type {one_line(word, 40)} is outside the language", place, remedy)
     if kind.expressions:
-        raise TypeError_(f"{one_line(word)} takes no parameters", place, f"write {_TYPES[kind.this]}")
+        raise SqlTypeError(f"{one_line(word)} takes no parameters", place, f"write {_TYPES[kind.this]}")
     return _TYPES[kind.this]
 
 
 # --- clauses -----------------------------------------------------------------------------------------
 
 
-def _clauses(source: Statement, node: exp.Expr | None) -> _Clauses:
+def _read_clauses(statement: Statement, node: exp.Expr | None) -> _Clauses:
     clauses = _Clauses()
     for each in node.expressions if node else ():
         if isinstance(each, exp.StreamingTableProperty):
             clauses.streaming = True
         elif isinstance(each, exp.FileFormatProperty):
-            only(source, each, "this")
+            accept_only(statement, each, "this")
             if clauses.format:
-                raise SqlError("USING is given twice", source.keyword_at(each, "USING"), "give it once")
-            clauses.format = _key(source, each.this)
+                raise SqlError("USING is given twice", statement.keyword_at(each, "USING"), "give it once")
+            clauses.format = _read_key(statement, each.this)
         elif isinstance(each, exp.OptionsProperty):
             for option in each.expressions:
-                _set(source, option, clauses.options)
+                _read_setting(statement, option, clauses.options)
         elif type(each) is exp.Property:
-            key = _set(source, each, clauses.properties)
+            key = _read_setting(statement, each, clauses.properties)
             clauses.values[key] = each.args["value"]
         elif not isinstance(each, exp.SchemaCommentProperty):
-            raise outside(source, each)
+            raise refuse(statement, each)
     if clauses.options and not clauses.format:
-        place = source.keyword_at(source.tree, "OPTIONS")
+        place = statement.keyword_at(statement.tree, "OPTIONS")
         raise SqlError("OPTIONS without USING", place, "name the format: USING json OPTIONS (…)")
     return clauses
 
 
-def _set(source: Statement, node: exp.Expr, settings: dict[str, str]) -> str:
+def _read_setting(statement: Statement, node: exp.Expr, settings: dict[str, str]) -> str:
     """Add a pair of OPTIONS or TBLPROPERTIES; ``time``, ``watermark`` and ``idle`` are ours, in any case."""
-    only(source, node, "this", "value")
-    key, value = _key(source, node.this), node.args["value"]
+    accept_only(statement, node, "this", "value")
+    key, value = _read_key(statement, node.this), node.args["value"]
     key = key.lower() if key.lower() in ("time", "watermark", "idle") else key
     if key.lower() in {each.lower() for each in settings}:
-        raise SqlError(f"{one_line(key, 40)} is given twice", source.at(node), "give it once")
+        raise SqlError(f"{one_line(key, 40)} is given twice", statement.at(node), "give it once")
     sign = "-" if isinstance(value, exp.Neg) else ""
     inner = value.this if sign else value
     if not isinstance(inner, exp.Literal | exp.Boolean) or (sign and inner.is_string):
         raise SqlError(
-            f"the value of {one_line(key, 40)} is no constant", source.at(node), "write it in quotes"
+            f"the value of {one_line(key, 40)} is no constant", statement.at(node), "write it in quotes"
         )
     settings[key] = str(inner.this).lower() if isinstance(inner, exp.Boolean) else sign + inner.name
     return key
 
 
-def _key(source: Statement, node: exp.Expr) -> str:
+def _read_key(statement: Statement, node: exp.Expr) -> str:
     if isinstance(node, exp.Dot):
-        return f"{_key(source, node.this)}.{_key(source, node.expression)}"
+        return f"{_read_key(statement, node.this)}.{_read_key(statement, node.expression)}"
     if not isinstance(node, exp.Var | exp.Identifier | exp.Literal):
-        raise SqlError(f"{source.shown(node)} is not a name", source.at(node), "write it in quotes")
+        raise SqlError(f"{statement.excerpt(node)} is not a name", statement.at(node), "write it in quotes")
     return node.name
 
 
-def _time(source: Statement, table: Table, clauses: _Clauses) -> str | None:
+def _find_time_column(statement: Statement, table: Table, clauses: _Clauses) -> str | None:
     """The application-time column."""
     candidates = [each.name for each in time_columns(table)]
     if "time" in clauses.values:
-        _stream_only(source, table, clauses.values, "time")
-        return _named_time(source, table, clauses)
+        _require_stream(statement, table, clauses.values, "time")
+        return _find_named_time(statement, table, clauses)
     if not table.streaming:
         return None
     if len(candidates) > 1:
         names = " or ".join(one_line(each, 40) for each in candidates)
         message = f"stream {one_line(table.name)} has {len(candidates)} TIMESTAMP columns"
         remedy = f"say which is application time: TBLPROPERTIES ('time' = '…') with {names}"
-        raise SqlError(message, source.at(source.tree.this.this), remedy)
+        raise SqlError(message, statement.at(statement.tree.this.this), remedy)
     return candidates[0] if candidates else None
 
 
-def _named_time(source: Statement, table: Table, clauses: _Clauses) -> str:
-    wanted, place = clauses.properties["time"], source.at(clauses.values["time"])
+def _find_named_time(statement: Statement, table: Table, clauses: _Clauses) -> str:
+    wanted, place = clauses.properties["time"], statement.at(clauses.values["time"])
     for column in table.columns:
         if column.name.lower() == wanted.lower():
             if column not in time_columns(table):
                 message = f"the time column {one_line(column.name)} is {column.type}, not TIMESTAMP"
-                raise TypeError_(message, place, "name a TIMESTAMP column")
+                raise SqlTypeError(message, place, "name a TIMESTAMP column")
             return column.name
-    known = listing(wanted, (column.name for column in table.columns))
-    raise NameError_(f"no column {one_line(wanted)}", place, f"there is {known}")
+    known = list_names(wanted, (column.name for column in table.columns))
+    raise SqlNameError(f"no column {one_line(wanted)}", place, f"there is {known}")
 
 
-def _guard_times(source: Statement, table: Table, clauses: _Clauses) -> None:
+def _check_durations(statement: Statement, table: Table, clauses: _Clauses) -> None:
     """``watermark`` and ``idle`` are lengths of time, of a stream that has a time."""
     for key in ("watermark", "idle"):
         if key not in clauses.values:
             continue
-        _stream_only(source, table, clauses.values, key)
-        length, place = clauses.properties[key], source.at(clauses.values[key])
+        _require_stream(statement, table, clauses.values, key)
+        length, place = clauses.properties[key], statement.at(clauses.values[key])
         if table.time is None:
             message = f"stream {one_line(table.name)} has '{key}' and no TIMESTAMP column"
             raise SqlError(message, place, f"declare a TIMESTAMP column, or leave '{key}' out")
-        if length_of_time(length) is None:
+        if parse_duration(length) is None:
             message = f"'{key}' = '{one_line(length, 40)}' is not a length of time"
             raise SqlError(message, place, "write it as '10 seconds' or '5 minutes'")
 
 
-def _stream_only(source: Statement, table: Table, values: Mapping[str, exp.Expr], key: str) -> None:
+def _require_stream(statement: Statement, table: Table, values: Mapping[str, exp.Expr], key: str) -> None:
     if not table.streaming:
         message = f"'{key}' is a property of streams, and this is a static relation"
-        raise SqlError(message, source.at(values[key]), "leave it out, or write CREATE STREAMING TABLE")
+        raise SqlError(message, statement.at(values[key]), "leave it out, or write CREATE STREAMING TABLE")

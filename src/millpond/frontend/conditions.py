@@ -12,11 +12,11 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from millpond.errors import SqlError, TypeError_, one_line
+from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend import literals
-from millpond.frontend.expressions import Reader, bare
-from millpond.frontend.refusals import only
-from millpond.frontend.sides import Side, group_side, row_side
+from millpond.frontend.expressions import Reader, strip_parentheses
+from millpond.frontend.refusals import accept_only
+from millpond.frontend.sides import Side, read_group_side, read_row_side
 from millpond.query.model import (
     And,
     Arithmetic,
@@ -51,40 +51,40 @@ class _Reading:
     side: Callable[[Reader, exp.Expr], Side]
 
 
-def row_condition(reader: Reader, node: exp.Expr) -> Condition:
+def read_row_condition(reader: Reader, node: exp.Expr) -> Condition:
     """A condition of WHERE, ON or CHECK."""
-    return _condition(_Reading(reader, row_side), node)
+    return _read_condition(_Reading(reader, read_row_side), node)
 
 
-def group_condition(reader: Reader, node: exp.Expr) -> Condition:
+def read_group_condition(reader: Reader, node: exp.Expr) -> Condition:
     """A condition of HAVING."""
-    return _condition(_Reading(reader, group_side), node)
+    return _read_condition(_Reading(reader, read_group_side), node)
 
 
 def conjunction(conditions: Iterable[Condition]) -> Condition:
     """All of them, flat; TRUE where there are none."""
-    return _joined(And, conditions)
+    return _connect(And, conditions)
 
 
-def _condition(reading: _Reading, node: exp.Expr) -> Condition:
-    source = reading.reader.source
-    node = bare(source, node)
+def _read_condition(reading: _Reading, node: exp.Expr) -> Condition:
+    statement = reading.reader.statement
+    node = strip_parentheses(statement, node)
     if isinstance(node, exp.And | exp.Or):
         kind = And if isinstance(node, exp.And) else Or
-        return _joined(kind, [_condition(reading, each) for each in _operands(node)])
+        return _connect(kind, [_read_condition(reading, each) for each in _operands(node)])
     if isinstance(node, exp.Not):
-        return _not(_condition(reading, node.this))
+        return _negate(_read_condition(reading, node.this))
     if type(node) in _OPS:
-        only(source, node, "this", "expression")
+        accept_only(statement, node, "this", "expression")
         sides = [reading.side(reading.reader, each) for each in (node.this, node.expression)]
         return _compare(reading.reader, sides[0], _OPS[type(node)], sides[1], node)
     if isinstance(node, exp.Between):
-        return _between(reading, node)
+        return _read_between(reading, node)
     if isinstance(node, exp.In):
-        return _in(reading, node)
+        return _read_in(reading, node)
     if isinstance(node, exp.Is):
-        return _is_null(reading, node)
-    return _bare(reading, node)
+        return _read_is_null(reading, node)
+    return _read_boolean(reading, node)
 
 
 def _operands(node: exp.Expr) -> list[exp.Expr]:
@@ -100,7 +100,7 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
     return operands
 
 
-def _joined(kind: type[And] | type[Or], conditions: Iterable[Condition]) -> Condition:
+def _connect(kind: type[And] | type[Or], conditions: Iterable[Condition]) -> Condition:
     operands: list[Condition] = []
     for each in conditions:
         operands += each.operands if isinstance(each, kind) else (each,)
@@ -109,7 +109,7 @@ def _joined(kind: type[And] | type[Or], conditions: Iterable[Condition]) -> Cond
     return operands[0] if len(operands) == 1 else kind(tuple(operands))
 
 
-def _not(condition: Condition) -> Condition:
+def _negate(condition: Condition) -> Condition:
     if isinstance(condition, Truth):
         return Truth(None if condition.value is None else not condition.value)
     return condition.operand if isinstance(condition, Not) else Not(condition)
@@ -118,29 +118,29 @@ def _not(condition: Condition) -> Condition:
 # --- predicates --------------------------------------------------------------------------------------
 
 
-def _between(reading: _Reading, node: exp.Between) -> Condition:
-    only(reading.reader.source, node, "this", "low", "high")
+def _read_between(reading: _Reading, node: exp.Between) -> Condition:
+    accept_only(reading.reader.statement, node, "this", "low", "high")
     operand, low, high = (reading.side(reading.reader, node.args[key]) for key in ("this", "low", "high"))
     least = _compare(reading.reader, operand, Op.GE, low, node)
     return conjunction([least, _compare(reading.reader, operand, Op.LE, high, node)])
 
 
-def _in(reading: _Reading, node: exp.In) -> Condition:
-    source = reading.reader.source
-    only(source, node, "this", "expressions")
+def _read_in(reading: _Reading, node: exp.In) -> Condition:
+    statement = reading.reader.statement
+    accept_only(statement, node, "this", "expressions")
     operand = reading.side(reading.reader, node.this)
     if not node.expressions:
-        raise SqlError(f"{source.shown(node)} IN names no value", source.at(node), "write IN (1, 2)")
+        raise SqlError(f"{statement.excerpt(node)} IN names no value", statement.at(node), "write IN (1, 2)")
     values = [reading.side(reading.reader, each) for each in node.expressions]
-    return _joined(Or, [_compare(reading.reader, operand, Op.EQ, value, node) for value in values])
+    return _connect(Or, [_compare(reading.reader, operand, Op.EQ, value, node) for value in values])
 
 
-def _is_null(reading: _Reading, node: exp.Is) -> Condition:
-    source = reading.reader.source
-    only(source, node, "this", "expression")
+def _read_is_null(reading: _Reading, node: exp.Is) -> Condition:
+    statement = reading.reader.statement
+    accept_only(statement, node, "this", "expression")
     if not isinstance(node.expression, exp.Null):
-        message = f"{source.shown(node)} is outside the language"
-        raise SqlError(message, source.at(node), f"write {source.shown(node.this)} = …")
+        message = f"{statement.excerpt(node)} is outside the language"
+        raise SqlError(message, statement.at(node), f"write {statement.excerpt(node.this)} = …")
     operand = reading.side(reading.reader, node.this).expression
     if isinstance(operand, Literal):
         return Truth(operand.value is None)
@@ -150,21 +150,21 @@ def _is_null(reading: _Reading, node: exp.Is) -> Condition:
         and isinstance(operand.right, Literal)
     ):
         operand = operand.left  # a column shifted by a constant is NULL where the column is
-    return IsNull(operand, source.slice(node), source.at(node))
+    return IsNull(operand, statement.slice(node), statement.at(node))
 
 
-def _bare(reading: _Reading, node: exp.Expr) -> Condition:
+def _read_boolean(reading: _Reading, node: exp.Expr) -> Condition:
     """A boolean column or constant that is a condition by itself."""
-    source, side = reading.reader.source, reading.side(reading.reader, node)
+    statement, side = reading.reader.statement, reading.side(reading.reader, node)
     expression = side.expression
     if isinstance(expression, Literal) and (expression.value is None or isinstance(expression.value, bool)):
         return Truth(expression.value)
     if side.type is None or side.type.family is not Family.BOOLEAN:
-        shown = source.shown(node)
-        raise TypeError_(
-            f"{shown} is {side.type}, not a condition", source.at(node), f"compare it: {shown} = …"
+        shown = statement.excerpt(node)
+        raise SqlTypeError(
+            f"{shown} is {side.type}, not a condition", statement.at(node), f"compare it: {shown} = …"
         )
-    return Comparison(expression, Op.EQ, literals.boolean(True), source.slice(node), source.at(node))
+    return Comparison(expression, Op.EQ, literals.to_boolean(True), statement.slice(node), statement.at(node))
 
 
 # --- comparisons -------------------------------------------------------------------------------------
@@ -175,33 +175,33 @@ def _compare(reader: Reader, left: Side, op: Op, right: Side, node: exp.Expr) ->
     if left.type is None or right.type is None:
         return Truth(None)  # compared with NULL
     if left.type.family is not right.type.family:
-        raise _mismatch(reader, left, right)
+        raise _type_mismatch(reader, left, right)
     a, b = left.expression, right.expression
     floating = literals.is_floating(left.type) or literals.is_floating(right.type)
     if floating:
-        a, b = _as_double(a), _as_double(b)
+        a, b = _to_double(a), _to_double(b)
     if isinstance(a, Literal) and isinstance(b, Literal):
-        return _constant_comparison(a, op, b, floating)
+        return _compare_constants(a, op, b, floating)
     if isinstance(a, Literal):
         a, b, op = b, a, op.mirrored
-    return Comparison(a, op, b, reader.source.slice(node), reader.source.at(node))
+    return Comparison(a, op, b, reader.statement.slice(node), reader.statement.at(node))
 
 
-def _constant_comparison(a: Literal, op: Op, b: Literal, floating: bool) -> Truth:
+def _compare_constants(a: Literal, op: Op, b: Literal, floating: bool) -> Truth:
     left, right = a.value, b.value
     if floating and isinstance(left, int | float | Decimal) and isinstance(right, int | float | Decimal):
         left, right = float(left), float(right)
     return Truth(op.compare(left, right))
 
 
-def _as_double(expression: Expr) -> Expr:
-    return literals.as_double(expression) if isinstance(expression, Literal) else expression
+def _to_double(expression: Expr) -> Expr:
+    return literals.to_double(expression) if isinstance(expression, Literal) else expression
 
 
 def _read_string(reader: Reader, side: Side, other: Side) -> Side:
     """A string constant next to a date or timestamp is one, if it reads as such."""
     literal = side.expression
-    readers = {Family.DATE: literals.day, Family.TIME: literals.moment}
+    readers = {Family.DATE: literals.parse_date, Family.TIME: literals.parse_timestamp}
     if not isinstance(literal, Literal) or not isinstance(literal.value, str):
         return side
     if other.type is None or other.type.family not in readers:
@@ -209,16 +209,16 @@ def _read_string(reader: Reader, side: Side, other: Side) -> Side:
     try:
         coerced = readers[other.type.family](literal.value)
     except ValueError as error:
-        place = reader.source.at(side.node)
-        raise TypeError_(f"'{one_line(literal.value, 40)}' {error}", place) from None
+        place = reader.statement.at(side.node)
+        raise SqlTypeError(f"'{one_line(literal.value, 40)}' {error}", place) from None
     return replace(side, expression=coerced, type=coerced.type)
 
 
-def _mismatch(reader: Reader, left: Side, right: Side) -> TypeError_:
-    shown = [reader.source.shown(side.node) for side in (left, right)]
+def _type_mismatch(reader: Reader, left: Side, right: Side) -> SqlTypeError:
+    shown = [reader.statement.excerpt(side.node) for side in (left, right)]
     message = f"{shown[0]} ({left.type}) does not compare with {shown[1]} ({right.type})"
     column, other = (right, left) if isinstance(left.expression, Literal) else (left, right)
-    return TypeError_(message, reader.source.at(left.node), _mismatch_remedy(column, other))
+    return SqlTypeError(message, reader.statement.at(left.node), _mismatch_remedy(column, other))
 
 
 def _mismatch_remedy(column: Side, other: Side) -> str:

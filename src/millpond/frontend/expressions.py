@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from millpond.errors import SqlError, TypeError_, one_line
+from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend import literals
-from millpond.frontend.constants import Bound, constant
-from millpond.frontend.refusals import only, outside
-from millpond.frontend.scope import Scope, identifier
-from millpond.frontend.source import AGGREGATES, Source
+from millpond.frontend.constants import Bound, read_constant
+from millpond.frontend.refusals import accept_only, refuse
+from millpond.frontend.scope import Scope, read_name
+from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.query.model import Aggregate, Arithmetic, Literal, Negation, Ref
 from millpond.query.trees import aliases_in
 from millpond.query.types import BIGINT, DOUBLE, INT, Domain, Family, SqlType
@@ -40,26 +40,26 @@ class Reader:
     select items that HAVING may call by name.
     """
 
-    source: Source
+    statement: Statement
     scope: Scope
     grouped: frozenset[Ref] | None = None
     aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
 
 
-def bare(source: Source, node: exp.Expr) -> exp.Expr:
+def strip_parentheses(statement: Statement, node: exp.Expr) -> exp.Expr:
     """A node without the parentheses around it."""
     while isinstance(node, exp.Paren):
-        only(source, node, "this")
+        accept_only(statement, node, "this")
         node = node.this
     return node
 
 
 def bind(reader: Reader, node: exp.Expr) -> Bound:
     """The typed expression of a select item or of a side of HAVING."""
-    bound = _bind(reader, bare(reader.source, node))
+    bound = _bind(reader, strip_parentheses(reader.statement, node))
     for each in _layers(node):
-        for _ in range(reader.source.pluses(each)):
-            number_needed(reader.source, "+", each, bound.type)
+        for _ in range(reader.statement.pluses(each)):
+            require_number(reader.statement, "+", each, bound.type)
             bound = replace(bound, name=f"(+ {bound.name})")
     return bound
 
@@ -73,41 +73,43 @@ def _layers(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _bind(reader: Reader, node: exp.Expr) -> Bound:
-    found = constant(reader.source, node)
+    found = read_constant(reader.statement, node)
     if found:
         return found
     if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
-        return _column(reader, node)
+        return _bind_column(reader, node)
     if isinstance(node, exp.Neg):
-        return _negation(reader, node)
+        return _bind_negation(reader, node)
     if type(node) in OPERATORS:
-        return _binary(reader, node)
+        return _bind_arithmetic(reader, node)
     if isinstance(node, AGGREGATES):
-        return _aggregate(reader, node)
+        return _bind_aggregate(reader, node)
     if type(node) in CONDITIONS:
-        message = f"the condition {reader.source.shown(node)} is outside the language as a value"
-        raise SqlError(message, reader.source.at(node), "put it in WHERE, or select its columns")
-    raise outside(reader.source, node)
+        message = f"the condition {reader.statement.excerpt(node)} is outside the language as a value"
+        raise SqlError(message, reader.statement.at(node), "put it in WHERE, or select its columns")
+    raise refuse(reader.statement, node)
 
 
 def has_aggregate(node: exp.Expr) -> bool:
     return any(isinstance(each, AGGREGATES) for each in node.walk())
 
 
-def number_needed(source: Source, what: str, node: exp.Expr, kind: SqlType | None) -> None:
+def require_number(statement: Statement, what: str, node: exp.Expr, kind: SqlType | None) -> None:
     """Refuse a value that is no number."""
     if kind is None or kind.family is Family.NUMBER:
         return
     is_time = kind.family is Family.TIME
     remedy = "timestamps compare, they do not add up" if is_time else "use a numeric column"
-    raise TypeError_(f"{what} needs numbers, and {source.shown(node)} is {kind}", source.at(node), remedy)
+    raise SqlTypeError(
+        f"{what} needs numbers, and {statement.excerpt(node)} is {kind}", statement.at(node), remedy
+    )
 
 
 # --- columns and arithmetic --------------------------------------------------------------------------
 
 
-def _column(reader: Reader, node: exp.Column) -> Bound:
-    name = identifier(reader.source, node.this)
+def _bind_column(reader: Reader, node: exp.Column) -> Bound:
+    name = read_name(reader.statement, node.this)
     alias = None if node.args.get("table") else reader.aliases.get(name.lower())
     if alias is not None and not _is_grouped(reader, node):
         return replace(bind(replace(reader, aliases={}), alias), name=name)
@@ -120,12 +122,12 @@ def _guard_grouped(reader: Reader, node: exp.Expr, ref: Ref) -> None:
     if reader.grouped is not None and ref not in reader.grouped:
         raise SqlError(
             f"column {one_line(str(ref))} is neither in GROUP BY nor inside an aggregate",
-            reader.source.at(node),
+            reader.statement.at(node),
             f"add it to GROUP BY, or write MIN({one_line(ref.column)})",
         )
 
 
-def star_item(reader: Reader, node: exp.Expr, ref: Ref, kind: SqlType) -> Bound:
+def bind_star_column(reader: Reader, node: exp.Expr, ref: Ref, kind: SqlType) -> Bound:
     """One of the columns that ``*`` stands for."""
     _guard_grouped(reader, node, ref)
     return Bound(ref, kind, ref.column)
@@ -136,18 +138,18 @@ def _is_grouped(reader: Reader, node: exp.Column) -> bool:
     return reader.scope.knows(node) and reader.scope.column(node)[0] in (reader.grouped or ())
 
 
-def _negation(reader: Reader, node: exp.Neg) -> Bound:
+def _bind_negation(reader: Reader, node: exp.Neg) -> Bound:
     operand = bind(reader, node.this)
-    number_needed(reader.source, "-", node.this, operand.type)
+    require_number(reader.statement, "-", node.this, operand.type)
     return Bound(Negation(operand.expression), operand.type, f"(- {operand.name})")
 
 
-def _binary(reader: Reader, node: exp.Expr) -> Bound:
-    only(reader.source, node, "this", "expression", "typed", "safe")
+def _bind_arithmetic(reader: Reader, node: exp.Expr) -> Bound:
+    accept_only(reader.statement, node, "this", "expression", "typed", "safe")
     operator = OPERATORS[type(node)]
     left, right = bind(reader, node.this), bind(reader, node.expression)
-    number_needed(reader.source, operator, node.this, left.type)
-    number_needed(reader.source, operator, node.expression, right.type)
+    require_number(reader.statement, operator, node.this, left.type)
+    require_number(reader.statement, operator, node.expression, right.type)
     expression = Arithmetic(operator, left.expression, right.expression)
     name = f"({left.name} {operator} {right.name})"
     return Bound(expression, arithmetic_type(operator, left.type, right.type), name)
@@ -170,36 +172,36 @@ def arithmetic_type(operator: str, left: SqlType | None, right: SqlType | None) 
 # --- aggregates --------------------------------------------------------------------------------------
 
 
-def _aggregate(reader: Reader, node: exp.Expr) -> Bound:
-    only(reader.source, node, "this", "big_int")
-    function, text = type(node).__name__.upper(), reader.source.slice(node)
-    argument, distinct = _argument(reader.source, node, function)
+def _bind_aggregate(reader: Reader, node: exp.Expr) -> Bound:
+    accept_only(reader.statement, node, "this", "big_int")
+    function, text = type(node).__name__.upper(), reader.statement.slice(node)
+    argument, distinct = _read_argument(reader.statement, node, function)
     if isinstance(argument, exp.Star) and not distinct and function == "COUNT":
-        only(reader.source, argument)
+        accept_only(reader.statement, argument)
         return Bound(Aggregate("COUNT", None, text=text), BIGINT, "count(1)")
     bound = bind(replace(reader, grouped=None, aliases={}), argument)
     name = f"{function.lower()}({'DISTINCT ' if distinct else ''}{bound.name})"
     tables = sorted(aliases_in(bound.expression))
     if not tables:
-        return _aggregate_of_constant(reader.source, node, function, bound, distinct, name)
+        return _bind_constant_aggregate(reader.statement, node, function, bound, distinct, name)
     if len(tables) > 1:
         names = " and ".join(one_line(each, 40) for each in tables)
         message = f"{function} over columns of {names} together is outside the language"
         raise SqlError(
-            message, reader.source.at(node), "aggregate columns of one table, and combine the results"
+            message, reader.statement.at(node), "aggregate columns of one table, and combine the results"
         )
     if function in _NUMERIC:
-        number_needed(reader.source, function, argument, bound.type)
+        require_number(reader.statement, function, argument, bound.type)
     aggregate = Aggregate(function, bound.expression, distinct and function == "COUNT", text)
     return Bound(aggregate, _aggregate_type(function, bound.type), name)
 
 
-def _argument(source: Source, node: exp.Expr, function: str) -> tuple[exp.Expr, bool]:
+def _read_argument(statement: Statement, node: exp.Expr, function: str) -> tuple[exp.Expr, bool]:
     """The one argument, and whether it is DISTINCT."""
-    argument, place = node.args.get("this"), source.at(node)
+    argument, place = node.args.get("this"), statement.at(node)
     distinct = isinstance(argument, exp.Distinct)
     if isinstance(argument, exp.Distinct):
-        only(source, argument, "expressions")
+        accept_only(statement, argument, "expressions")
         if len(argument.expressions) != 1:
             message = f"{function}(DISTINCT …) of several columns is outside the language"
             raise SqlError(message, place, "write it for each column")
@@ -208,26 +210,26 @@ def _argument(source: Source, node: exp.Expr, function: str) -> tuple[exp.Expr, 
         raise SqlError(f"{function} of nothing", place, "write COUNT(*) or name a column")
     is_star = isinstance(argument, exp.Star) and (distinct or function != "COUNT")
     if is_star or (isinstance(argument, exp.Column) and isinstance(argument.this, exp.Star)):
-        raise SqlError(f"{function} of * is outside the language", source.at(argument), "name a column")
+        raise SqlError(f"{function} of * is outside the language", statement.at(argument), "name a column")
     if distinct and function in _NUMERIC:
         remedy = f"write {function} of all values, or COUNT(DISTINCT …)"
         raise SqlError(f"{function}(DISTINCT …) is outside the language", place, remedy)
     inner = next((each for each in argument.walk() if isinstance(each, AGGREGATES)), None)
     if inner is not None:
         message = f"{type(inner).__name__.upper()} inside {function} is outside the language"
-        raise SqlError(message, source.at(inner), "aggregate plain columns")
+        raise SqlError(message, statement.at(inner), "aggregate plain columns")
     return argument, distinct
 
 
-def _aggregate_of_constant(
-    source: Source, node: exp.Expr, function: str, argument: Bound, distinct: bool, name: str
+def _bind_constant_aggregate(
+    statement: Statement, node: exp.Expr, function: str, argument: Bound, distinct: bool, name: str
 ) -> Bound:
     """COUNT(1) counts rows; of other constants there is nothing to aggregate."""
     is_value = isinstance(argument.expression, Literal) and argument.expression.value is not None
     if function == "COUNT" and is_value and not distinct:
-        return Bound(Aggregate("COUNT", None, text=source.slice(node)), BIGINT, name)
-    message = f"{source.shown(node)} aggregates a constant"
-    raise SqlError(message, source.at(node), "write COUNT(*), or aggregate a column")
+        return Bound(Aggregate("COUNT", None, text=statement.slice(node)), BIGINT, name)
+    message = f"{statement.excerpt(node)} aggregates a constant"
+    raise SqlError(message, statement.at(node), "write COUNT(*), or aggregate a column")
 
 
 def _aggregate_type(function: str, argument: SqlType | None) -> SqlType | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlglot import Token, TokenType
 
 from millpond.errors import SqlError
-from millpond.frontend.source import position
+from millpond.frontend.statement import position
 
 MAX_CHARACTERS = 1_000_000
 MAX_TOKENS = 20_000

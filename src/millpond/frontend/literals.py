@@ -35,11 +35,11 @@ _CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{1,6})
 NULL = Literal(None, None)
 
 
-def boolean(value: bool) -> Literal:
+def to_boolean(value: bool) -> Literal:
     return Literal(value, BOOLEAN)
 
 
-def number(spelling: str) -> Literal:
+def parse_number(spelling: str) -> Literal:
     """A numeric literal as Spark types it; ValueError says what is wrong with it.
 
     >>> number("10").type.name, number("0.50").type.name, number("1e3").type.name, number("7L").type.name
@@ -50,27 +50,27 @@ def number(spelling: str) -> Literal:
         raise ValueError("is not a number")
     digits, exponent, suffix = match[1], match[2] or "", (match[3] or "").upper()
     if suffix in ("D", "F") or (exponent and not suffix):
-        return _floating(float(digits + exponent), FLOAT if suffix == "F" else DOUBLE)
+        return _check_finite(float(digits + exponent), FLOAT if suffix == "F" else DOUBLE)
     if suffix in _INTEGERS:
         if not digits.isdigit() or exponent:
             raise ValueError("is not a whole number")
-        return _ranged(int(digits), _INTEGERS[suffix])
+        return _check_range(int(digits), _INTEGERS[suffix])
     if digits.isdigit() and not suffix and len(digits) <= MAX_PRECISION:
-        return integer(int(digits))
+        return to_integer(int(digits))
     if len(exponent) > 4:
         raise ValueError(f"has more than {MAX_PRECISION} digits")
-    return exact(Decimal(digits + exponent))
+    return to_decimal(Decimal(digits + exponent))
 
 
-def integer(value: int) -> Literal:
+def to_integer(value: int) -> Literal:
     """INT where it fits, else BIGINT, else a DECIMAL."""
     for kind in (INT, BIGINT):
         if kind.low is not None and kind.high is not None and kind.low <= value <= kind.high:
             return Literal(value, kind)
-    return exact(Decimal(value))
+    return to_decimal(Decimal(value))
 
 
-def exact(value: Decimal) -> Literal:
+def to_decimal(value: Decimal) -> Literal:
     """DECIMAL with the digits the value has."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)  # never NaN or infinite here
@@ -81,20 +81,20 @@ def exact(value: Decimal) -> Literal:
     return Literal(value.quantize(Decimal(1).scaleb(-scale), context=_WIDE), decimal(precision, scale))
 
 
-def _floating(value: float, kind: SqlType) -> Literal:
+def _check_finite(value: float, kind: SqlType) -> Literal:
     if not math.isfinite(value):
         raise ValueError(f"is out of the range of {kind}")
     return Literal(value, kind)
 
 
-def _ranged(value: int, kind: SqlType) -> Literal:
+def _check_range(value: int, kind: SqlType) -> Literal:
     assert kind.low is not None and kind.high is not None
     if not kind.low <= value <= kind.high:
         raise ValueError(f"is out of the range of {kind}")
     return Literal(value, kind)
 
 
-def day(value: str) -> Literal:
+def parse_date(value: str) -> Literal:
     """A DATE from its text; ValueError where it is none.
 
     >>> day("2024-2-29").value
@@ -109,7 +109,7 @@ def day(value: str) -> Literal:
         raise ValueError("is not a day of the calendar") from None
 
 
-def moment(value: str) -> Literal:
+def parse_timestamp(value: str) -> Literal:
     """A TIMESTAMP from its text, without a time zone; ValueError where it is none.
 
     >>> moment("2024-02-29 12:30").value
@@ -120,7 +120,7 @@ def moment(value: str) -> Literal:
     clock = _CLOCK.fullmatch(tail.strip())
     if not _DATE.fullmatch(head) or (tail and not clock):
         raise wrong
-    start = day(head).value
+    start = parse_date(head).value
     assert isinstance(start, date)
     if not clock:
         return Literal(datetime(start.year, start.month, start.day), TIMESTAMP)
@@ -136,7 +136,7 @@ def is_floating(kind: SqlType | None) -> bool:
     return kind in (FLOAT, DOUBLE)
 
 
-def as_double(literal: Literal) -> Literal:
+def to_double(literal: Literal) -> Literal:
     """A DECIMAL constant next to a FLOAT or DOUBLE column: Spark compares both as DOUBLE."""
     if isinstance(literal.value, Decimal):
         return Literal(float(literal.value), DOUBLE)
@@ -153,9 +153,9 @@ def negate(literal: Literal) -> Literal:
         return literal
     assert isinstance(value, int | float | Decimal)
     if (value == 2**31 and literal.type is BIGINT) or (value == 2**63 and isinstance(value, Decimal)):
-        return integer(-int(value))
+        return to_integer(-int(value))
     if isinstance(value, int) and literal.type is not None:
-        return _ranged(-value, literal.type)
+        return _check_range(-value, literal.type)
     return Literal(-value, literal.type)
 
 
@@ -173,16 +173,18 @@ def compute(operator: str, left: Literal, right: Literal) -> Literal:
     values: tuple[Any, Any] = (left.value, right.value)
     is_exact = any(isinstance(value, Decimal) for value in values)
     if is_floating(left.type) or is_floating(right.type) or (operator == "/" and not is_exact):
-        return _floating(_OPERATIONS[operator](*map(float, values)), DOUBLE)
+        return _check_finite(_OPERATIONS[operator](*map(float, values)), DOUBLE)
     if not is_exact:
-        return _ranged(_OPERATIONS[operator](*values), BIGINT if BIGINT in (left.type, right.type) else INT)
+        return _check_range(
+            _OPERATIONS[operator](*values), BIGINT if BIGINT in (left.type, right.type) else INT
+        )
     a, b = map(Decimal, values)
     with localcontext(_WIDE):
         result = _OPERATIONS[operator](a, b)
         if operator == "/":
             scale = min(max(6, _scale(a) + len(b.as_tuple().digits) + 1), MAX_PRECISION - 6)
             result = result.quantize(Decimal(1).scaleb(-scale))
-    return exact(result)
+    return to_decimal(result)
 
 
 def _remainder(a: Any, b: Any) -> Any:
@@ -241,11 +243,11 @@ def spark_name(literal: Literal) -> str:
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, float):
-        return _java(value)
+        return _java_double(value)
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
-def _java(value: float) -> str:
+def _java_double(value: float) -> str:
     """A double as Java prints it: plain from 0.001 up to 10,000,000, else with one digit before the point."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         plain = f"{Decimal(repr(value)):f}"

@@ -21,12 +21,12 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
-from millpond.errors import NameError_, SqlError, one_line
+from millpond.errors import SqlError, SqlNameError, one_line
 from millpond.frontend.catalog import TYPE_NAMES, read_table
 from millpond.frontend.guards import guard_statements, guard_text
-from millpond.frontend.refusals import all_read, statement
+from millpond.frontend.refusals import describe_unsupported_statement, refuse_unread_words
 from millpond.frontend.select import read_query
-from millpond.frontend.source import Source, position
+from millpond.frontend.statement import Statement, position
 from millpond.query.model import Query, Table
 
 # sqlglot takes some 20 calls for a level of parentheses.
@@ -42,21 +42,21 @@ def parse(text: str) -> list[Query]:
     >>> query.columns, query.selects[0].where.text
     (('A',), 'B < 3')
     """
-    with _room():
+    with _deep_stack():
         text = text.removeprefix("\ufeff")
         tables: dict[str, Table] = {}
-        queries: list[Source] = []
-        for tokens in _statements(text):
-            source = Source(text, tokens, _tree(text, tokens))
-            if source.word(0) == "CREATE":
-                _declare(source, tables)
+        queries: list[Statement] = []
+        for tokens in _split_statements(text):
+            statement = Statement(text, tokens, _parse_tree(text, tokens))
+            if statement.word(0) == "CREATE":
+                _declare(statement, tables)
             else:
-                queries.append(source)
+                queries.append(statement)
         if not queries:
             raise SqlError(
                 "there is no query in the text", remedy="write a SELECT after the CREATE statements"
             )
-        return [_query(source, tables) for source in queries]
+        return [_read_query(statement, tables) for statement in queries]
 
 
 def parse_query(text: str, tables: Mapping[str, Table]) -> Query:
@@ -66,9 +66,9 @@ def parse_query(text: str, tables: Mapping[str, Table]) -> Query:
     >>> parse_query("SELECT MAX(A) FROM s", declared.tables).columns
     ('max(A)',)
     """
-    with _room():
+    with _deep_stack():
         text = text.removeprefix("\ufeff")
-        statements = _statements(text)
+        statements = _split_statements(text)
         if not statements:
             raise SqlError("there is no query in the text", remedy="write a SELECT")
         if statements[0][0].text.upper() == "CREATE":
@@ -79,7 +79,7 @@ def parse_query(text: str, tables: Mapping[str, Table]) -> Query:
         if len(statements) > 1:
             place = position(text, statements[1][0].start)
             raise SqlError("a second statement starts here", place, "write one SELECT")
-        return _query(Source(text, statements[0], _tree(text, statements[0])), tables)
+        return _read_query(Statement(text, statements[0], _parse_tree(text, statements[0])), tables)
 
 
 def find_table_names(text: str) -> list[tuple[str, str | None]]:
@@ -113,18 +113,18 @@ def read_text(path: str | PathLike[str]) -> str:
         raise SqlError(f"it cannot be read: {one_line(reason)}") from None
 
 
-def _declare(source: Source, tables: dict[str, Table]) -> None:
-    table = read_table(source)
-    all_read(source)
+def _declare(statement: Statement, tables: dict[str, Table]) -> None:
+    table = read_table(statement)
+    refuse_unread_words(statement)
     if table.name.lower() in {name.lower() for name in tables}:
-        place = source.at(source.tree.this)
-        raise NameError_(f"table {one_line(table.name)} is declared twice", place, "declare it once")
+        place = statement.at(statement.tree.this)
+        raise SqlNameError(f"table {one_line(table.name)} is declared twice", place, "declare it once")
     tables[table.name] = table
 
 
-def _query(source: Source, tables: Mapping[str, Table]) -> Query:
-    query = read_query(source, tables)
-    all_read(source)
+def _read_query(statement: Statement, tables: Mapping[str, Table]) -> Query:
+    query = read_query(statement, tables)
+    refuse_unread_words(statement)
     return query
 
 
@@ -132,36 +132,36 @@ def _query(source: Source, tables: Mapping[str, Table]) -> Query:
 
 
 @contextmanager
-def _room() -> Iterator[None]:
+def _deep_stack() -> Iterator[None]:
     """Stack enough for a text of the allowed depth, however deep the caller stands; silence from sqlglot."""
     log = logging.getLogger("sqlglot")
     with _LOCK:
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(limit + _FRAMES)
-        log.addFilter(_nothing)
+        log.addFilter(_drop_record)
         try:
             yield
         except RecursionError:
             raise SqlError("the text is nested too deep", remedy="leave out parentheses") from None
         finally:
-            log.removeFilter(_nothing)
+            log.removeFilter(_drop_record)
             sys.setrecursionlimit(limit)
 
 
-def _nothing(_: logging.LogRecord) -> bool:
+def _drop_record(_: logging.LogRecord) -> bool:
     return False
 
 
-def _statements(text: str) -> list[list[Token]]:
+def _split_statements(text: str) -> list[list[Token]]:
     """The tokens of each statement, none of them beyond what can be read in reasonable time."""
     guard_text(text)
     statements: list[list[Token]] = [[]]
-    for token in _tokens(text):
+    for token in _tokenize(text):
         if token.token_type is TokenType.SEMICOLON:
             statements.append([])
         else:
             statements[-1].append(token)
-    statements = [_mended(text, tokens) for tokens in statements if tokens]
+    statements = [_merge_tokens(text, tokens) for tokens in statements if tokens]
     guard_statements(text, statements)
     return statements
 
@@ -169,14 +169,14 @@ def _statements(text: str) -> list[list[Token]]:
 # --- sqlglot -----------------------------------------------------------------------------------------
 
 
-def _tokens(text: str) -> list[Token]:
+def _tokenize(text: str) -> list[Token]:
     try:
         return list(Spark().tokenize(text))
     except SqlglotError:
-        raise _unclosed(text) from None
+        raise _unclosed_error(text) from None
 
 
-def _unclosed(text: str) -> SqlError:
+def _unclosed_error(text: str) -> SqlError:
     """The place of the quote or comment that never ends: the last one that opens outside of all others."""
     closed = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`(?:``|[^`])*`|/\*.*?\*/|--[^\n]*"
     for found in re.finditer(rf"{closed}|(?P<open>'|\"|`|/\*)", text, re.DOTALL):
@@ -186,16 +186,16 @@ def _unclosed(text: str) -> SqlError:
     return SqlError("the text ends within a string, a quoted name or a comment", remedy="close it")
 
 
-def _tree(text: str, tokens: list[Token]) -> exp.Expr:
+def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
     """sqlglot's tree of one statement."""
     first = tokens[0].text
     if first.upper() not in ("CREATE", "SELECT", "("):
-        construct, remedy = statement(first)
+        construct, remedy = describe_unsupported_statement(first)
         raise SqlError(f"{construct} is outside the language", position(text, tokens[0].start), remedy)
     try:
         trees = Spark().parser().parse(tokens, text)
     except ParseError as error:
-        raise _unparsed(text, tokens, error) from None
+        raise _syntax_error(text, tokens, error) from None
     except RecursionError:
         raise
     except Exception:  # whatever a parser that is not ours raises, the text is what it stumbled over
@@ -207,7 +207,7 @@ def _tree(text: str, tokens: list[Token]) -> exp.Expr:
     return trees[0]
 
 
-def _mended(text: str, tokens: list[Token]) -> list[Token]:
+def _merge_tokens(text: str, tokens: list[Token]) -> list[Token]:
     """Tokens as Spark sees them where sqlglot's parser expects others.
 
     ``USING org.example.Source`` names one format, and ``'it''s'`` is one string with a quote in it.
@@ -221,20 +221,20 @@ def _mended(text: str, tokens: list[Token]) -> list[Token]:
         kinds = {token.token_type, last.token_type}
         quote = text[token.start]
         if kinds == {TokenType.STRING} and is_touching and quote == text[last.start] == text[last.end]:
-            mended[-1] = _merged(last, token, TokenType.STRING, quote)
+            mended[-1] = _merge_two(last, token, TokenType.STRING, quote)
         elif in_format and is_touching and (token.text == "." or last.text.endswith(".")):
-            mended[-1] = _merged(last, token, TokenType.IDENTIFIER, "")
+            mended[-1] = _merge_two(last, token, TokenType.IDENTIFIER, "")
         else:
             mended.append(token)
     return mended
 
 
-def _merged(first: Token, second: Token, kind: TokenType, between: str) -> Token:
+def _merge_two(first: Token, second: Token, kind: TokenType, between: str) -> Token:
     text = first.text + between + second.text
     return Token(kind, text, second.line, second.col, first.start, second.end)
 
 
-def _unparsed(text: str, tokens: list[Token], error: ParseError) -> SqlError:
+def _syntax_error(text: str, tokens: list[Token], error: ParseError) -> SqlError:
     """A parse error in one line and in our words."""
     found = error.errors[0] if error.errors else {}
     near, description = one_line(str(found.get("highlight") or ""), 40), str(found.get("description") or "")

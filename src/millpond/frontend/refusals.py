@@ -9,8 +9,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from millpond.errors import SqlError, one_line
-from millpond.frontend.source import Source
-from millpond.query.durations import LENGTH_WORDS
+from millpond.frontend.statement import Statement
+from millpond.query.durations import INTERVAL_WORDS
 
 _JOIN = "write JOIN … ON …, or list the tables in FROM and put the condition in WHERE"
 _NO_ORDER = "leave it out: rows are written as they arrive"
@@ -161,61 +161,71 @@ _WORDS = frozenset(
 _AFTER_COMMA = frozenset((")", ",", "FROM", "WHERE", "GROUP BY", "HAVING", "UNION", ""))
 
 
-def outside(source: Source, node: exp.Expr) -> SqlError:
+def refuse(statement: Statement, node: exp.Expr) -> SqlError:
     """The refusal of a node."""
     name = type(node).__name__
     if name in _NODES:
         construct, remedy = _NODES[name]
-        return _refusal(source, node, construct, remedy)
+        return _refusal(statement, node, construct, remedy)
     if isinstance(node, exp.Func):
-        called = source.shown(node).partition("(")[0].strip() if source.slice(node) else name
+        called = statement.excerpt(node).partition("(")[0].strip() if statement.slice(node) else name
         called = (node.name if isinstance(node, exp.Anonymous) else called).upper()
         remedy = _FUNCTIONS.get(called, "the functions are COUNT, SUM, AVG, MIN, MAX and MEDIAN")
         return SqlError(
-            f"the function {one_line(called, 40)} is outside the language", source.at(node), remedy
+            f"the function {one_line(called, 40)} is outside the language",
+            statement.at(node),
+            remedy,
         )
     words = "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
-    return SqlError(f"{words} ({source.shown(node)}) is outside the language", source.at(node), _BEFORE)
+    return SqlError(
+        f"{words} ({statement.excerpt(node)}) is outside the language",
+        statement.at(node),
+        _BEFORE,
+    )
 
 
-def statement(word: str) -> tuple[str, str]:
+def describe_unsupported_statement(word: str) -> tuple[str, str]:
     """The construct and the remedy for a statement that starts with this word."""
     return _STATEMENTS.get(word.upper(), (one_line(word, 40), _ONLY))
 
 
-def only(source: Source, node: exp.Expr, *known: str) -> None:
+def accept_only(statement: Statement, node: exp.Expr, *known: str) -> None:
     """Refuse a node that has an argument its reader does not know."""
     for key, value in node.args.items():
         if key in known or not value:
             continue
         first = value[0] if isinstance(value, list) else value
         if isinstance(first, exp.Expr) and (type(node).__name__, key) not in _FLAGS:
-            raise outside(source, first)
+            raise refuse(statement, first)
         fallback = (f"{key} in {type(node).__name__}", _LEAVE)
-        raise _refusal(source, node, *_FLAGS.get((type(node).__name__, key), fallback))
+        raise _refusal(statement, node, *_FLAGS.get((type(node).__name__, key), fallback))
 
 
-def all_read(source: Source) -> None:
+def refuse_unread_words(statement: Statement) -> None:
     """Refuse a statement of which the parser has passed over a word.
 
     Called when everything in the tree is known; what is left are words that have no place in it.
     """
-    names = {var.name.upper() for var in source.tree.find_all(exp.Var)}
-    is_create = isinstance(source.tree, exp.Create)
-    words = _WORDS | LENGTH_WORDS if source.tree.find(exp.Interval) else _WORDS
-    for index in range(len(source.tokens)):
-        word, place = source.word(index), source.token_at
-        if index in source.leaves or (is_create and word in names):
+    names = {var.name.upper() for var in statement.tree.find_all(exp.Var)}
+    is_create = isinstance(statement.tree, exp.Create)
+    words = _WORDS | INTERVAL_WORDS if statement.tree.find(exp.Interval) else _WORDS
+    for index in range(len(statement.tokens)):
+        word, place = statement.word(index), statement.token_at
+        if index in statement.leaves or (is_create and word in names):
             continue
-        misplaced = word in ("DISTINCT", "ALL") and source.word(index - 1) not in ("SELECT", "UNION", "(")
+        misplaced = word in ("DISTINCT", "ALL") and statement.word(index - 1) not in (
+            "SELECT",
+            "UNION",
+            "(",
+        )
         if misplaced or not words.issuperset(word.split()):
             remedy = _FUNCTIONS.get(word, _LEAVE)
             raise SqlError(f"{one_line(word, 40)} is outside the language here", place(index), remedy)
-        if word == "," and index + 1 not in source.leaves and source.word(index + 1) in _AFTER_COMMA:
+        if word == "," and index + 1 not in statement.leaves and statement.word(index + 1) in _AFTER_COMMA:
             raise SqlError("nothing follows this comma", place(index), "leave the comma out")
 
 
-def _refusal(source: Source, node: exp.Expr, construct: str, remedy: str) -> SqlError:
+def _refusal(statement: Statement, node: exp.Expr, construct: str, remedy: str) -> SqlError:
     keywords = _KEYWORDS.get(construct) or [each.split()[0] for each in construct.split(" or ")]
-    place = source.keyword_at(node, *keywords)
+    place = statement.keyword_at(node, *keywords)
     return SqlError(f"{construct} is outside the language", place, remedy)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from millpond.errors import NameError_, Position, SqlError, TypeError_, one_line
-from millpond.frontend.conditions import conjunction, group_condition, row_condition
-from millpond.frontend.constants import Bound, constant
-from millpond.frontend.expressions import Reader, bare, bind, has_aggregate, star_item
-from millpond.frontend.refusals import only, outside
-from millpond.frontend.scope import Scope, find_table, identifier, table_name
-from millpond.frontend.source import Source
+from millpond.errors import Position, SqlError, SqlNameError, SqlTypeError, one_line
+from millpond.frontend.conditions import conjunction, read_group_condition, read_row_condition
+from millpond.frontend.constants import Bound, read_constant
+from millpond.frontend.expressions import Reader, bind, bind_star_column, has_aggregate, strip_parentheses
+from millpond.frontend.refusals import accept_only, refuse
+from millpond.frontend.scope import Scope, find_table, read_name, read_table_name
+from millpond.frontend.statement import Statement
 from millpond.query.model import TRUE, Condition, Item, Literal, Occurrence, Query, Ref, Select, Table, Term
 from millpond.query.trees import refs
 from millpond.query.types import TIMESTAMP, SqlType
@@ -25,7 +25,7 @@ _JOIN = "write JOIN … ON …, or list the tables in FROM and put the condition
 
 
 @dataclass(frozen=True)
-class _Read:
+class _TypedSelect:
     """A select and the types of its columns."""
 
     select: Select
@@ -33,7 +33,7 @@ class _Read:
 
 
 @dataclass(frozen=True)
-class _Item:
+class _SelectItem:
     """A select item with ``*`` already written out: then ``column`` is one that it stands for."""
 
     node: exp.Expr
@@ -42,48 +42,48 @@ class _Item:
     column: tuple[Ref, SqlType] | None = None
 
 
-def read_query(source: Source, tables: Mapping[str, Table]) -> Query:
+def read_query(statement: Statement, tables: Mapping[str, Table]) -> Query:
     """The query of a statement, resolved against the tables."""
-    reads: list[_Read] = []
-    terms = _terms(source, source.tree, tables, reads)
-    _guard_columns(reads)
+    reads: list[_TypedSelect] = []
+    terms = _read_terms(statement, statement.tree, tables, reads)
+    _check_union_columns(reads)
     columns = tuple(item.name for item in reads[0].select.items)
-    start, end = source.tokens[0].start, source.tokens[-1].end + 1
-    return Query(terms, columns, source.text[start:end], source.token_at(0))
+    start, end = statement.tokens[0].start, statement.tokens[-1].end + 1
+    return Query(terms, columns, statement.text[start:end], statement.token_at(0))
 
 
-def _terms(
-    source: Source, tree: exp.Expr, tables: Mapping[str, Table], reads: list[_Read]
+def _read_terms(
+    statement: Statement, tree: exp.Expr, tables: Mapping[str, Table], reads: list[_TypedSelect]
 ) -> tuple[Term, ...]:
     """The terms whose bag union is the query; UNION makes one set of all before it and the next."""
     chain: list[tuple[exp.Expr, bool]] = []
-    node = _unwrapped(source, tree)
+    node = _strip_subquery(statement, tree)
     while isinstance(node, exp.Union):
-        only(source, node, "this", "expression", "distinct")
+        accept_only(statement, node, "this", "expression", "distinct")
         chain.append((node.expression, bool(node.args.get("distinct"))))
-        node = _unwrapped(source, node.this)
+        node = _strip_subquery(statement, node.this)
     if not isinstance(node, exp.Select):
-        raise outside(source, node)
+        raise refuse(statement, node)
     if len(reads) >= MAX_SELECTS:
         message = f"more than {MAX_SELECTS} selects in one UNION"
-        raise SqlError(message, source.at(node), "split it into several queries")
-    reads.append(_select(source, node, tables))
+        raise SqlError(message, statement.at(node), "split it into several queries")
+    reads.append(_read_select(statement, node, tables))
     terms: tuple[Term, ...] = (Term((reads[-1].select,), bool(node.args.get("distinct"))),)
     for right, distinct in reversed(chain):
-        terms += _terms(source, right, tables, reads)
+        terms += _read_terms(statement, right, tables, reads)
         if distinct:
             terms = (Term(tuple(select for term in terms for select in term.selects), True),)
     return terms
 
 
-def _unwrapped(source: Source, node: exp.Expr) -> exp.Expr:
+def _strip_subquery(statement: Statement, node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Subquery):
-        only(source, node, "this")
+        accept_only(statement, node, "this")
         node = node.this
     return node
 
 
-def _guard_columns(reads: Sequence[_Read]) -> None:
+def _check_union_columns(reads: Sequence[_TypedSelect]) -> None:
     """Every select of a UNION has as many columns as the first, of types that go together."""
     kinds = list(reads[0].types)
     for read in reads[1:]:
@@ -96,36 +96,36 @@ def _guard_columns(reads: Sequence[_Read]) -> None:
                 message = (
                     f"column {index + 1} of the UNION is {first} in a select before, and {name} is {kind}"
                 )
-                raise TypeError_(message, read.select.position, "select columns of the same type")
+                raise SqlTypeError(message, read.select.position, "select columns of the same type")
             kinds[index] = first or kind
 
 
-def _select(source: Source, node: exp.Select, tables: Mapping[str, Table]) -> _Read:
-    only(source, node, "distinct", "expressions", "from_", "joins", "where", "group", "having")
+def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Table]) -> _TypedSelect:
+    accept_only(statement, node, "distinct", "expressions", "from_", "joins", "where", "group", "having")
     if node.args.get("distinct"):
-        only(source, node.args["distinct"])
-    joins = _joins(source, node)
-    occurrences = _occurrences(source, joins, tables)
-    scope = Scope(source, occurrences)
-    items = _items(source, node, scope)
-    group_by = _group_by(scope, node.args.get("group"), items)
+        accept_only(statement, node.args["distinct"])
+    joins = _read_from(statement, node)
+    occurrences = _read_occurrences(statement, joins, tables)
+    scope = Scope(statement, occurrences)
+    items = _read_items(statement, node, scope)
+    group_by = _read_group_by(scope, node.args.get("group"), items)
     is_grouped = group_by is not None or any(has_aggregate(item.node) for item in items)
-    reader = Reader(source, scope, frozenset(group_by or ()) if is_grouped else None)
-    where = _where(scope, joins, node.args.get("where"))
-    bound = [star_item(reader, i.node, *i.column) if i.column else bind(reader, i.node) for i in items]
-    having = _having(reader, node.args.get("having"), items)
-    text, place = source.slice(node), source.at(node)
-    select = Select(occurrences, _named(items, bound), where, group_by, having, text, place)
-    _guard_times(source, select, items)
-    return _Read(select, tuple(each.type for each in bound))
+    reader = Reader(statement, scope, frozenset(group_by or ()) if is_grouped else None)
+    where = _read_where(scope, joins, node.args.get("where"))
+    bound = [bind_star_column(reader, i.node, *i.column) if i.column else bind(reader, i.node) for i in items]
+    having = _read_having(reader, node.args.get("having"), items)
+    text, place = statement.slice(node), statement.at(node)
+    select = Select(occurrences, _name_items(items, bound), where, group_by, having, text, place)
+    _refuse_timestamps(statement, select, items)
+    return _TypedSelect(select, tuple(each.type for each in bound))
 
 
-def _guard_times(source: Source, select: Select, items: Sequence[_Item]) -> None:
+def _refuse_timestamps(statement: Statement, select: Select, items: Sequence[_SelectItem]) -> None:
     """A join of streams has no timestamps in its result, as in paper 2: matches are told without them."""
     if sum(o.table.streaming for o in select.occurrences) < 2:
         return
     places: list[tuple[Position | None, frozenset[Ref]]] = [
-        (source.at(i.node), refs(s.expression)) for i, s in zip(items, select.items, strict=True)
+        (statement.at(i.node), refs(s.expression)) for i, s in zip(items, select.items, strict=True)
     ]
     places += [(select.position, frozenset({ref})) for ref in select.group_by or ()]
     places.append((select.position, refs(select.having)))
@@ -134,56 +134,58 @@ def _guard_times(source: Source, select: Select, items: Sequence[_Item]) -> None
             table = select.occurrence(ref.occurrence).table
             if table.streaming and table.column(ref.column).type is TIMESTAMP:
                 message = f"{one_line(str(ref))} is a timestamp in the result of a join of streams"
-                raise TypeError_(message, place, "compare it in WHERE, and select other columns")
+                raise SqlTypeError(message, place, "compare it in WHERE, and select other columns")
 
 
 # --- FROM and WHERE ----------------------------------------------------------------------------------
 
 
-def _joins(source: Source, node: exp.Select) -> list[tuple[exp.Table, exp.Expr | None]]:
+def _read_from(statement: Statement, node: exp.Select) -> list[tuple[exp.Table, exp.Expr | None]]:
     """The tables of FROM, each with its ON."""
     start = node.args.get("from_")
     if start is None:
-        raise SqlError("SELECT without FROM is outside the language", source.at(node), "name a table in FROM")
-    only(source, start, "this")
-    joins: list[tuple[exp.Table, exp.Expr | None]] = [(_table(source, start.this), None)]
+        raise SqlError(
+            "SELECT without FROM is outside the language", statement.at(node), "name a table in FROM"
+        )
+    accept_only(statement, start, "this")
+    joins: list[tuple[exp.Table, exp.Expr | None]] = [(_read_table(statement, start.this), None)]
     for join in node.args.get("joins") or ():
-        only(source, join, "this", "on", "kind", "side", "method")
+        accept_only(statement, join, "this", "on", "kind", "side", "method")
         words = [join.args[key] for key in ("method", "side", "kind") if join.args.get(key)]
         if words and words not in (["INNER"], ["CROSS"]):
             message = f"{' '.join(words)} JOIN is outside the language"
-            raise SqlError(message, source.keyword_at(join, words[0]), _JOIN)
-        joins.append((_table(source, join.this), join.args.get("on")))
+            raise SqlError(message, statement.keyword_at(join, words[0]), _JOIN)
+        joins.append((_read_table(statement, join.this), join.args.get("on")))
     return joins
 
 
-def _table(source: Source, node: exp.Expr) -> exp.Table:
+def _read_table(statement: Statement, node: exp.Expr) -> exp.Table:
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
         message = "a table or join in parentheses is outside the language"
-        raise SqlError(message, source.at(node), "leave out the parentheses")
+        raise SqlError(message, statement.at(node), "leave out the parentheses")
     if not isinstance(node, exp.Table):
-        raise outside(source, node)
-    table_name(source, node, "alias")
+        raise refuse(statement, node)
+    read_table_name(statement, node, "alias")
     return node
 
 
-def _occurrences(
-    source: Source, joins: Sequence[tuple[exp.Table, object]], tables: Mapping[str, Table]
+def _read_occurrences(
+    statement: Statement, joins: Sequence[tuple[exp.Table, object]], tables: Mapping[str, Table]
 ) -> tuple[Occurrence, ...]:
     occurrences: dict[str, Occurrence] = {}
     for node, _ in joins:
-        table, written = find_table(source, node, tables), node.args.get("alias")
+        table, written = find_table(statement, node, tables), node.args.get("alias")
         if written:
-            only(source, written, "this")
-        alias = identifier(source, written.this if written else node.this)
+            accept_only(statement, written, "this")
+        alias = read_name(statement, written.this if written else node.this)
         if alias.lower() in occurrences:
             message = f"{one_line(alias)} stands twice in FROM"
-            raise NameError_(message, source.at(written or node), "give each an alias of its own")
+            raise SqlNameError(message, statement.at(written or node), "give each an alias of its own")
         occurrences[alias.lower()] = Occurrence(alias, table)
     return tuple(occurrences.values())
 
 
-def _where(
+def _read_where(
     scope: Scope, joins: Sequence[tuple[object, exp.Expr | None]], where: exp.Expr | None
 ) -> Condition:
     """All ON conditions and WHERE: joins are inner, so where a condition stands makes no difference.
@@ -193,48 +195,50 @@ def _where(
     conditions: list[Condition] = []
     for index, (_, on) in enumerate(joins):
         if on is not None:
-            near = Scope(scope.source, scope.occurrences[: index + 1], scope.occurrences[index + 1 :])
-            conditions.append(row_condition(Reader(scope.source, near), on))
+            near = Scope(scope.statement, scope.occurrences[: index + 1], scope.occurrences[index + 1 :])
+            conditions.append(read_row_condition(Reader(scope.statement, near), on))
     if where is not None:
-        conditions.append(row_condition(Reader(scope.source, scope), where.this))
+        conditions.append(read_row_condition(Reader(scope.statement, scope), where.this))
     return conjunction(each for each in conditions if each != TRUE)
 
 
 # --- the select list ---------------------------------------------------------------------------------
 
 
-def _items(source: Source, node: exp.Select, scope: Scope) -> list[_Item]:
-    items: list[_Item] = []
+def _read_items(statement: Statement, node: exp.Select, scope: Scope) -> list[_SelectItem]:
+    items: list[_SelectItem] = []
     for each in node.expressions:
         if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
-            items += _star(source, each, scope)
+            items += _expand_star(statement, each, scope)
         elif isinstance(each, exp.Alias):
-            only(source, each, "this", "alias")
-            items.append(_Item(each.this, identifier(source, each.args["alias"]), source.slice(each)))
+            accept_only(statement, each, "this", "alias")
+            items.append(
+                _SelectItem(each.this, read_name(statement, each.args["alias"]), statement.slice(each))
+            )
         else:
-            items.append(_Item(each, None, source.typed(each)))
+            items.append(_SelectItem(each, None, statement.slice_with_signs(each)))
         if len(items) > MAX_ITEMS:
             message = f"more than {MAX_ITEMS} columns in one select"
-            raise SqlError(message, source.at(each), "name the columns you need")
+            raise SqlError(message, statement.at(each), "name the columns you need")
     if not items:
-        raise SqlError("nothing is selected", source.at(node), "name the columns after SELECT")
+        raise SqlError("nothing is selected", statement.at(node), "name the columns after SELECT")
     return items
 
 
-def _star(source: Source, node: exp.Expr, scope: Scope) -> list[_Item]:
+def _expand_star(statement: Statement, node: exp.Expr, scope: Scope) -> list[_SelectItem]:
     among = scope.occurrences
-    only(source, node.this if isinstance(node, exp.Column) else node)
+    accept_only(statement, node.this if isinstance(node, exp.Column) else node)
     if isinstance(node, exp.Column):
-        only(source, node, "this", "table")
-        among = (scope.qualified(node.args["table"]),)
+        accept_only(statement, node, "this", "table")
+        among = (scope.find_occurrence(node.args["table"]),)
     return [
-        _Item(node, None, f"{each.alias}.{column.name}", (Ref(each.alias, column.name), column.type))
+        _SelectItem(node, None, f"{each.alias}.{column.name}", (Ref(each.alias, column.name), column.type))
         for each in among
         for column in each.table.columns
     ]
 
 
-def _named(items: Sequence[_Item], bound: Sequence[Bound]) -> tuple[Item, ...]:
+def _name_items(items: Sequence[_SelectItem], bound: Sequence[Bound]) -> tuple[Item, ...]:
     unique = unique_names([item.alias or each.name for item, each in zip(items, bound, strict=True)])
     return tuple(
         Item(each.expression, name, item.text) for item, each, name in zip(items, bound, unique, strict=True)
@@ -264,49 +268,51 @@ def unique_names(names: Sequence[str]) -> list[str]:
 # --- grouping ----------------------------------------------------------------------------------------
 
 
-def _group_by(scope: Scope, node: exp.Expr | None, items: Sequence[_Item]) -> tuple[Ref, ...] | None:
+def _read_group_by(
+    scope: Scope, node: exp.Expr | None, items: Sequence[_SelectItem]
+) -> tuple[Ref, ...] | None:
     if node is None:
         return None
-    source = scope.source
-    only(source, node, "expressions")
+    statement = scope.statement
+    accept_only(statement, node, "expressions")
     if not node.expressions:
-        raise SqlError("GROUP BY names no column", source.keyword_at(node, "GROUP"), "name the columns")
-    return tuple(dict.fromkeys(_group_column(scope, each, items) for each in node.expressions))
+        raise SqlError("GROUP BY names no column", statement.keyword_at(node, "GROUP"), "name the columns")
+    return tuple(dict.fromkeys(_read_group_column(scope, each, items) for each in node.expressions))
 
 
-def _group_column(scope: Scope, node: exp.Expr, items: Sequence[_Item]) -> Ref:
+def _read_group_column(scope: Scope, node: exp.Expr, items: Sequence[_SelectItem]) -> Ref:
     """A column, or what an ordinal or a select alias stands for; columns come first, as in Spark."""
-    source, target = scope.source, bare(scope.source, node)
-    ordinal = constant(source, target)
+    statement, target = scope.statement, strip_parentheses(scope.statement, node)
+    ordinal = read_constant(statement, target)
     if ordinal and isinstance(ordinal.expression, Literal) and type(ordinal.expression.value) is int:
         if not 1 <= ordinal.expression.value <= len(items):
-            message = f"GROUP BY {source.shown(node)} is no position of the select list"
-            raise SqlError(message, source.at(node), f"write 1 to {len(items)}, or a column")
+            message = f"GROUP BY {statement.excerpt(node)} is no position of the select list"
+            raise SqlError(message, statement.at(node), f"write 1 to {len(items)}, or a column")
         item = items[ordinal.expression.value - 1]
         if item.column:
             return item.column[0]
-        target = bare(source, item.node)
+        target = strip_parentheses(statement, item.node)
     elif isinstance(target, exp.Column) and not target.args.get("table") and not scope.knows(target):
-        target = bare(source, _aliases(items).get(target.name.lower(), target))
+        target = strip_parentheses(statement, _find_aliases(items).get(target.name.lower(), target))
     if isinstance(target, exp.Column) and not isinstance(target.this, exp.Star):
         return scope.column(target)[0]
     if isinstance(target, exp.Rollup | exp.Cube | exp.GroupingSets):
-        raise outside(source, target)
-    message = f"GROUP BY {source.shown(node)} is outside the language"
-    raise SqlError(message, source.at(node), "group by plain columns")
+        raise refuse(statement, target)
+    message = f"GROUP BY {statement.excerpt(node)} is outside the language"
+    raise SqlError(message, statement.at(node), "group by plain columns")
 
 
-def _aliases(items: Sequence[_Item]) -> dict[str, exp.Expr]:
+def _find_aliases(items: Sequence[_SelectItem]) -> dict[str, exp.Expr]:
     """Select items by alias; an alias given twice stands for nothing."""
     counts = Counter(item.alias.lower() for item in items if item.alias)
     return {i.alias.lower(): i.node for i in items if i.alias and counts[i.alias.lower()] == 1}
 
 
-def _having(reader: Reader, node: exp.Expr | None, items: Sequence[_Item]) -> Condition:
+def _read_having(reader: Reader, node: exp.Expr | None, items: Sequence[_SelectItem]) -> Condition:
     if node is None:
         return TRUE
     if reader.grouped is None:
-        place = reader.source.keyword_at(node, "HAVING")
+        place = reader.statement.keyword_at(node, "HAVING")
         message = "HAVING with neither GROUP BY nor an aggregate in the select list is outside the language"
         raise SqlError(message, place, "put the condition in WHERE")
-    return group_condition(replace(reader, aliases=_aliases(items)), node.this)
+    return read_group_condition(replace(reader, aliases=_find_aliases(items)), node.this)

@@ -8,21 +8,21 @@ from datetime import timedelta
 
 from sqlglot import exp
 
-from millpond.errors import SqlError, TypeError_, one_line
+from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend import literals
-from millpond.frontend.constants import constant
+from millpond.frontend.constants import read_constant
 from millpond.frontend.expressions import (
     CONDITIONS,
     OPERATORS,
     Reader,
     arithmetic_type,
-    bare,
     bind,
-    number_needed,
+    require_number,
+    strip_parentheses,
 )
-from millpond.frontend.refusals import only, outside
-from millpond.frontend.source import AGGREGATES
-from millpond.query.durations import length_of_time
+from millpond.frontend.refusals import accept_only, refuse
+from millpond.frontend.statement import AGGREGATES
+from millpond.query.durations import parse_duration
 from millpond.query.model import Arithmetic, Expr, Literal, Ref
 from millpond.query.types import INT, INTERVAL, SMALLINT, TIMESTAMP, TINYINT, Family, SqlType
 
@@ -39,84 +39,86 @@ class Side:
     node: exp.Expr
 
 
-def group_side(reader: Reader, node: exp.Expr) -> Side:
+def read_group_side(reader: Reader, node: exp.Expr) -> Side:
     """A side of a comparison in HAVING: any expression over aggregates and group columns."""
     if not any(isinstance(each, exp.Column | exp.Func) for each in node.walk()):
-        return row_side(reader, node)  # no columns: folded
+        return read_row_side(reader, node)  # no columns: folded
     bound = bind(reader, node)
     return Side(bound.expression, bound.type, node)
 
 
-def row_side(reader: Reader, node: exp.Expr) -> Side:
+def read_row_side(reader: Reader, node: exp.Expr) -> Side:
     """A side of a comparison on rows: a constant, a column, or a column shifted by a constant."""
-    source = reader.source
-    inner = bare(source, node)
-    found = constant(source, inner)
+    statement = reader.statement
+    inner = strip_parentheses(statement, node)
+    found = read_constant(statement, inner)
     if found:
         return Side(found.expression, found.type, node)
     if isinstance(inner, exp.Column) and not isinstance(inner.this, exp.Star):
         ref, kind = reader.scope.column(inner)
-        if source.pluses(inner):
-            number_needed(source, "+", inner, kind)
+        if statement.pluses(inner):
+            require_number(statement, "+", inner, kind)
         return Side(ref, kind, node)
     if isinstance(inner, exp.Neg):
-        return _negated(reader, inner)
+        return _negate(reader, inner)
     if isinstance(inner, exp.Interval):
-        return _length(reader, inner)
+        return _read_interval(reader, inner)
     if type(inner) in OPERATORS:
-        only(source, inner, "this", "expression", "typed", "safe")
-        return _computed(reader, inner, OPERATORS[type(inner)])
+        accept_only(statement, inner, "this", "expression", "typed", "safe")
+        return _compute(reader, inner, OPERATORS[type(inner)])
     if isinstance(inner, AGGREGATES):
-        message = f"the aggregate {source.shown(inner)} is outside the language in a condition on rows"
-        raise SqlError(message, source.at(inner), "put it in HAVING")
+        message = f"the aggregate {statement.excerpt(inner)} is outside the language in a condition on rows"
+        raise SqlError(message, statement.at(inner), "put it in HAVING")
     if type(inner) in CONDITIONS:
-        raise SqlError(f"{source.shown(inner)} stands where a value is expected", source.at(inner), _SHAPE)
-    raise outside(source, inner)
+        raise SqlError(
+            f"{statement.excerpt(inner)} stands where a value is expected", statement.at(inner), _SHAPE
+        )
+    raise refuse(statement, inner)
 
 
-def _length(reader: Reader, node: exp.Interval) -> Side:
+def _read_interval(reader: Reader, node: exp.Interval) -> Side:
     """A length of time: ``INTERVAL 10 SECONDS``, ``INTERVAL '1' HOUR``."""
     written = f"{node.this.name} {node.text('unit')}"
-    micros = length_of_time(written)
+    micros = parse_duration(written)
     if micros is None:
         message = f"INTERVAL {one_line(written, 40)} is not a length of time"
-        raise SqlError(message, reader.source.at(node), "write INTERVAL 10 SECONDS; units go up to weeks")
+        raise SqlError(message, reader.statement.at(node), "write INTERVAL 10 SECONDS; units go up to weeks")
     return Side(Literal(timedelta(microseconds=micros), INTERVAL), INTERVAL, node)
 
 
-def _negated(reader: Reader, node: exp.Neg) -> Side:
-    side = row_side(reader, node.this)
-    number_needed(reader.source, "-", node.this, side.type)
+def _negate(reader: Reader, node: exp.Neg) -> Side:
+    side = read_row_side(reader, node.this)
+    require_number(reader.statement, "-", node.this, side.type)
     literal = side.expression
     if not isinstance(literal, Literal):
-        raise _refused(reader, node, "turn the comparison round: A > -3 says the same as -A < 3")
-    return _folded(reader, node, lambda: literals.negate(literal))
+        raise _refusal(reader, node, "turn the comparison round: A > -3 says the same as -A < 3")
+    return _fold(reader, node, lambda: literals.negate(literal))
 
 
-def _computed(reader: Reader, node: exp.Expr, operator_: str) -> Side:
-    left, right = row_side(reader, node.this), row_side(reader, node.expression)
+def _compute(reader: Reader, node: exp.Expr, operator_: str) -> Side:
+    left, right = read_row_side(reader, node.this), read_row_side(reader, node.expression)
     a, b = left.expression, right.expression
     if isinstance(a, Literal) and isinstance(b, Literal):
-        return _folded(reader, node, lambda: literals.compute(operator_, a, b))
+        return _fold(reader, node, lambda: literals.compute(operator_, a, b))
     if operator_ in "+-" and isinstance(b, Literal):
-        return _shifted(reader, node, operator_, left, b)
+        return _shift_column(reader, node, operator_, left, b)
     if operator_ == "+" and isinstance(a, Literal):
-        return _shifted(reader, node, operator_, right, a)
+        return _shift_column(reader, node, operator_, right, a)
     if operator_ == "-" and isinstance(a, Literal):
         remedy = "leave the column alone on one side: A > 7 says the same as 10 - A < 3"
-        raise _refused(reader, node, remedy)
-    raise _refused(reader, node, _SHAPE)
+        raise _refusal(reader, node, remedy)
+    raise _refusal(reader, node, _SHAPE)
 
 
-def _folded(reader: Reader, node: exp.Expr, fold: Callable[[], Literal]) -> Side:
+def _fold(reader: Reader, node: exp.Expr, fold: Callable[[], Literal]) -> Side:
     try:
         literal = fold()
     except ValueError as error:
-        raise TypeError_(f"{reader.source.shown(node)} {error}", reader.source.at(node)) from None
+        raise SqlTypeError(f"{reader.statement.excerpt(node)} {error}", reader.statement.at(node)) from None
     return Side(literal, literal.type, node)
 
 
-def _shifted(reader: Reader, node: exp.Expr, operator_: str, column: Side, by: Literal) -> Side:
+def _shift_column(reader: Reader, node: exp.Expr, operator_: str, column: Side, by: Literal) -> Side:
     """A column plus or minus a constant."""
     if by.value is None:
         return Side(literals.NULL, None, node)
@@ -124,31 +126,31 @@ def _shifted(reader: Reader, node: exp.Expr, operator_: str, column: Side, by: L
     kind: SqlType | None = column.type
     if column.type.family is Family.DATE:
         if by.type not in _DAYS:
-            message = f"{reader.source.shown(node)} needs a whole number of days"
-            raise TypeError_(message, reader.source.at(node), "add or subtract an INT")
+            message = f"{reader.statement.excerpt(node)} needs a whole number of days"
+            raise SqlTypeError(message, reader.statement.at(node), "add or subtract an INT")
     elif column.type.family is Family.TIME and by.type is INTERVAL:
         kind = TIMESTAMP
     else:
-        number_needed(reader.source, operator_, column.node, column.type)
-        number_needed(reader.source, operator_, node, by.type)
-        by = literals.as_double(by) if literals.is_floating(column.type) else by
+        require_number(reader.statement, operator_, column.node, column.type)
+        require_number(reader.statement, operator_, node, by.type)
+        by = literals.to_double(by) if literals.is_floating(column.type) else by
         kind = arithmetic_type(operator_, column.type, by.type)
-    return Side(_shift(reader, node, operator_, column.expression, by), kind, node)
+    return Side(_add_shift(reader, node, operator_, column.expression, by), kind, node)
 
 
-def _shift(reader: Reader, node: exp.Expr, operator_: str, column: Expr, by: Literal) -> Expr:
+def _add_shift(reader: Reader, node: exp.Expr, operator_: str, column: Expr, by: Literal) -> Expr:
     if isinstance(column, Ref):
         return Arithmetic(operator_, column, by)
     assert isinstance(column, Arithmetic) and isinstance(column.right, Literal)
     before = column.right
     if isinstance(before.value, float) or isinstance(by.value, float):
         # (x + 0.1) + 0.2 is not x + (0.1 + 0.2)
-        raise _refused(reader, node, "add the constants up into one")
+        raise _refusal(reader, node, "add the constants up into one")
     first = literals.negate(before) if column.operator == "-" else before
-    total = _folded(reader, node, lambda: literals.compute(operator_, first, by)).expression
+    total = _fold(reader, node, lambda: literals.compute(operator_, first, by)).expression
     return Arithmetic("+", column.left, total)
 
 
-def _refused(reader: Reader, node: exp.Expr, remedy: str) -> SqlError:
-    message = f"{reader.source.shown(node)} is outside the language in a condition on rows"
-    return SqlError(message, reader.source.at(node), remedy)
+def _refusal(reader: Reader, node: exp.Expr, remedy: str) -> SqlError:
+    message = f"{reader.statement.excerpt(node)} is outside the language in a condition on rows"
+    return SqlError(message, reader.statement.at(node), remedy)

@@ -140,7 +140,7 @@ def _allowed(part: Part, ref: Ref) -> list[Range]:
     for name, ranges in part.allowed:
         if name == ref:
             return list(ranges)
-        if name in closure.index and closure.fixed_difference(ref, name):
+        if name in closure.index and closure.has_fixed_difference(ref, name):
             bound = closure.bound(ref, name)
             shift = bound[0] if bound is not None else Fraction(0)
             return [

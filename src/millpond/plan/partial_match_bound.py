@@ -50,7 +50,7 @@ def shown_refs(select: Select, need: Need) -> set[Ref]:
         shown = set(select.group_by or ())
         if valued and not counted and aggregate is not None and aggregate.argument is not None:
             shown = shown | refs(aggregate.argument)
-    return {r for ref in shown for r in refs(need.part.standing_for(ref)) if r.occurrence in need.scope}
+    return {r for ref in shown for r in refs(need.part.rewrite(ref)) if r.occurrence in need.scope}
 
 
 def _result(select: Select, distinct: bool, need: Need) -> list[Kept]:
@@ -60,7 +60,7 @@ def _result(select: Select, distinct: bool, need: Need) -> list[Kept]:
         return []
     wanted = shown_refs(select, need)
     if need.aggregate is not None and need.aggregate.function in ("MIN", "MAX"):
-        wanted = {r for ref in select.group_by or () for r in refs(part.standing_for(ref))}
+        wanted = {r for ref in select.group_by or () for r in refs(part.rewrite(ref))}
     what = "current answer" if aggregate else "rows already emitted"
     try:
         codes = [build_exact_classes(part, ref) for ref in sorted(wanted, key=str)]

@@ -252,7 +252,7 @@ class TimedNeed:
     @cached_property
     def _by_origin(self) -> NDArray[np.bool_]:
         """What constants alone imply; the values of relations and streams that end are kept."""
-        return self.closure.anchored(()).by_constants
+        return self.closure.with_anchors(()).by_constants
 
     def _demands(self, own: Sequence[Ref], outside: Sequence[Ref]) -> list[Requirement]:
         found: dict[tuple[bool, bool, bool, _Terms], list[tuple[Ref, Fraction]]] = {}
@@ -262,7 +262,7 @@ class TimedNeed:
                     terms = self._terms(own, z, low, strict)
                     if terms:
                         base = terms[0][1]
-                        exact = len(terms) == 1 and self.closure.fixed_difference(terms[0][0], z)
+                        exact = len(terms) == 1 and self.closure.has_fixed_difference(terms[0][0], z)
                         key = (exact, low, strict, tuple((x, slack - base) for x, slack in terms))
                         found.setdefault(key, []).append((z, -base if low else base))
         demands = [self._demand(*key, tuple(partners)) for key, partners in found.items()]

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from millpond.query.free_value import End, find_free_value
 from millpond.query.model import Ref
-from millpond.query.pick import End, pick
 from millpond.query.types import Domain, SqlType
 
 Matrix = NDArray[Any]
@@ -133,7 +133,7 @@ class Closure:
         closure._tighten(apart)
         return closure
 
-    def anchored(self, anchors: Collection[Ref]) -> Closure:
+    def with_anchors(self, anchors: Collection[Ref]) -> Closure:
         """The same closure where some columns have finitely many values, unknown as these may be.
 
         They bound what is compared with them, as constants do.
@@ -250,7 +250,7 @@ class Closure:
             under is not None and (under[0], not under[1]) < (-value, True)
         )
 
-    def fixed_difference(self, left: Ref, right: Ref) -> bool:
+    def has_fixed_difference(self, left: Ref, right: Ref) -> bool:
         i, j = self.index[left], self.index[right]
         return bool(self._length[i, j] + self._length[j, i] == 0)
 
@@ -333,7 +333,7 @@ class Closure:
                 out |= self.through(self.index[ref])
         return out
 
-    def told_by_constants(self, left: Ref | None, right: Ref | None) -> bool:
+    def is_implied_by_constants(self, left: Ref | None, right: Ref | None) -> bool:
         """What constants say of each already bounds ``left - right`` as tightly; relations are none."""
         if left is None or right is None:
             return True
@@ -377,7 +377,7 @@ class Closure:
             ends = self._plain_ends(i, value, done) if plain else self._ends_of(i, value, done)
             taken = {Fraction(value[j]) + v / self.unit for j, v in forbidden.get(i, ()) if done[j]}
             step = self.nodes[i].type.step / self.unit
-            chosen = pick(*ends, step, taken | tried[i], room=len(apart))
+            chosen = find_free_value(*ends, step, taken | tried[i], margin=len(apart))
             if chosen is not None and len(tried[i]) <= len(apart):
                 value[i], done[i] = chosen, True
                 at += 1

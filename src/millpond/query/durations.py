@@ -14,13 +14,13 @@ _MICROS = {
     "week": 604_800_000_000,
 }
 # The words in which an INTERVAL is written.
-LENGTH_WORDS = frozenset(("INTERVAL", *(f"{unit}{s}".upper() for unit in _MICROS for s in ("", "s"))))
+INTERVAL_WORDS = frozenset(("INTERVAL", *(f"{unit}{s}".upper() for unit in _MICROS for s in ("", "s"))))
 _UNIT = rf"(?:{'|'.join(_MICROS)})s?"
 _WHOLE = re.compile(rf"\s*(?:interval\s+)?[0-9]+\s*{_UNIT}(?:\s+[0-9]+\s*{_UNIT})*\s*", re.IGNORECASE)
 _PIECE = re.compile(rf"([0-9]+)\s*({'|'.join(_MICROS)})s?", re.IGNORECASE)
 
 
-def length_of_time(text: str) -> int | None:
+def parse_duration(text: str) -> int | None:
     """Microseconds; None where the text is not a length of time.
 
     >>> length_of_time("10 seconds"), length_of_time("interval 1 minute 30 seconds"), length_of_time("soon")

@@ -48,7 +48,7 @@ Valuer = Callable[[Sequence[Row]], Value]
 Truther = Callable[[Sequence[Row]], bool | None]
 
 
-def expression(expr: Expr, slots: Mapping[str, int]) -> Valuer:
+def compile_expression(expr: Expr, slots: Mapping[str, int]) -> Valuer:
     """A function from a match (one row an occurrence) to the value of ``expr``."""
     match expr:
         case Literal(value=value):
@@ -57,10 +57,10 @@ def expression(expr: Expr, slots: Mapping[str, int]) -> Valuer:
             slot = slots[alias]
             return lambda rows: rows[slot].get(column)
         case Negation(operand=operand):
-            inner = expression(operand, slots)
+            inner = compile_expression(operand, slots)
             return lambda rows: None if (v := inner(rows)) is None else -v
         case Arithmetic(operator=op, left=left, right=right):
-            a, b = expression(left, slots), expression(right, slots)
+            a, b = compile_expression(left, slots), compile_expression(right, slots)
             return lambda rows: _arithmetic(op, a(rows), b(rows))
         case Aggregate():
             raise ValueError("an aggregate has no value in a single match")
@@ -95,13 +95,13 @@ def _remainder(left: Any, right: Any) -> Any:
     return -rest if left < 0 else rest
 
 
-def condition(cond: Condition, slots: Mapping[str, int]) -> Truther:
+def compile_condition(cond: Condition, slots: Mapping[str, int]) -> Truther:
     """A function from a match to True, False or None (unknown)."""
     match cond:
         case Truth(value=value):
             return lambda _: value
         case Comparison(left=left, operator=op, right=right):
-            a, b, compare = expression(left, slots), expression(right, slots), op.compare
+            a, b, compare = compile_expression(left, slots), compile_expression(right, slots), op.compare
 
             def compared(rows: Sequence[Row]) -> bool | None:
                 x, y = a(rows), b(rows)
@@ -109,18 +109,18 @@ def condition(cond: Condition, slots: Mapping[str, int]) -> Truther:
 
             return compared
         case IsNull(operand=operand):
-            inner = expression(operand, slots)
+            inner = compile_expression(operand, slots)
             return lambda rows: inner(rows) is None
         case Not(operand=negated):
-            truth = condition(negated, slots)
+            truth = compile_condition(negated, slots)
             return lambda rows: None if (t := truth(rows)) is None else not t
         case NotTrue(operand=denied):
-            truth = condition(denied, slots)
+            truth = compile_condition(denied, slots)
             return lambda rows: truth(rows) is not True
         case And(operands=operands):
-            return _connective([condition(c, slots) for c in operands], decisive=False)
+            return _connective([compile_condition(c, slots) for c in operands], decisive=False)
         case Or(operands=operands):
-            return _connective([condition(c, slots) for c in operands], decisive=True)
+            return _connective([compile_condition(c, slots) for c in operands], decisive=True)
 
 
 def _connective(parts: list[Truther], decisive: bool) -> Truther:
@@ -148,7 +148,7 @@ class Matcher:
         waiting: list[tuple[frozenset[int], Truther]] = []
         for part in conjuncts(cond):
             used = frozenset(self.slots[r.occurrence] for r in refs(part))
-            truth = condition(part, self.slots)
+            truth = compile_condition(part, self.slots)
             if used:
                 waiting.append((used, truth))
             elif truth(()) is not True:
@@ -231,7 +231,7 @@ class _Matched:
         if is_aggregate(select):
             arguments = [a.argument if a.argument is not None else Literal(1, None) for a in self._aggregates]
             wanted = [*(select.group_by or ()), *arguments]
-        self._wanted = [expression(e, self._matchers[0].slots) for e in wanted]
+        self._wanted = [compile_expression(e, self._matchers[0].slots) for e in wanted]
         self._found: Counter[tuple[Value, ...]] = Counter()
 
     def copy(self) -> _Matched:
@@ -263,24 +263,24 @@ class _Matched:
             for values, value in zip(group, found[keys:], strict=True):
                 if value is not None:
                     values[value] += count
-        finish = result_row(self._select, self._aggregates)
+        finish = compile_result_row(self._select, self._aggregates)
         out: Counter[tuple[Value, ...]] = Counter()
         for key, group in groups.items():
-            row = finish(key, [summarise(*pair) for pair in zip(self._aggregates, group, strict=True)])
+            row = finish(key, [aggregate_values(*pair) for pair in zip(self._aggregates, group, strict=True)])
             if row is not None:
                 out[row] += 1
         return out
 
 
-def result_row(
+def compile_result_row(
     select: Select, aggregates: Sequence[Aggregate]
 ) -> Callable[[Sequence[Value], Sequence[Value]], tuple[Value, ...] | None]:
     """From a group's key and its aggregates' values to its result row; None where HAVING refuses it."""
     stand_in: dict[Expr, Ref] = {a: Ref("", f"a{i}") for i, a in enumerate(aggregates)}
     stand_in |= {ref: Ref("", f"g{i}") for i, ref in enumerate(select.group_by or ())}
     slots = {"": 0}
-    columns = [expression(substitute(item.expression, stand_in), slots) for item in select.items]
-    having = condition(substitute(select.having, stand_in), slots)
+    columns = [compile_expression(substitute(item.expression, stand_in), slots) for item in select.items]
+    having = compile_condition(substitute(select.having, stand_in), slots)
 
     def finish(group: Sequence[Value], values: Sequence[Value]) -> tuple[Value, ...] | None:
         row = {f"a{i}": v for i, v in enumerate(values)} | {f"g{i}": v for i, v in enumerate(group)}
@@ -289,7 +289,7 @@ def result_row(
     return finish
 
 
-def summarise(aggregate: Aggregate, values: Mapping[Value, int]) -> Value:
+def aggregate_values(aggregate: Aggregate, values: Mapping[Value, int]) -> Value:
     """The aggregate of a multiset of non-null values, with Spark's results on the empty one."""
     count = sum(values.values())
     if aggregate.function == "COUNT":

@@ -68,7 +68,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceSpec:
     """Where a table's rows come from: a Spark format and its options, as written."""
 
     format: str
@@ -87,7 +87,7 @@ class Table:
     columns: tuple[Column, ...]
     streaming: bool
     checks: tuple[Condition, ...] = ()
-    source: Source | None = None
+    source: SourceSpec | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     time: str | None = None
 

@@ -33,7 +33,7 @@ class TooManyParts(Exception):
     """The condition has more branches than are worth looking at."""
 
 
-def negation_normal(cond: Condition, negated: bool = False) -> Condition:
+def push_negations(cond: Condition, negated: bool = False) -> Condition:
     """NOT pushed down to the literals; sound in three-valued logic, where De Morgan's laws hold."""
     match cond:
         case Truth(value=value):
@@ -43,15 +43,15 @@ def negation_normal(cond: Condition, negated: bool = False) -> Condition:
         case IsNull():
             return Not(cond) if negated else cond
         case Not(operand=operand):
-            return negation_normal(operand, not negated)
+            return push_negations(operand, not negated)
         case And(operands=operands) | Or(operands=operands):
-            inner = tuple(negation_normal(c, negated) for c in operands)
-            return _flat(Or if isinstance(cond, And) == negated else And, inner)
+            inner = tuple(push_negations(c, negated) for c in operands)
+            return _flatten(Or if isinstance(cond, And) == negated else And, inner)
         case NotTrue():
             raise ValueError("IS NOT TRUE is not part of the language")
 
 
-def _flat(kind: type[And] | type[Or], operands: Iterable[Condition]) -> Condition:
+def _flatten(kind: type[And] | type[Or], operands: Iterable[Condition]) -> Condition:
     """A flattened connective without its constants."""
     decisive, neutral = (Truth(True), Truth(False)) if kind is Or else (Truth(False), Truth(True))
     flat: list[Condition] = []
@@ -66,15 +66,15 @@ def _flat(kind: type[And] | type[Or], operands: Iterable[Condition]) -> Conditio
     return kept[0] if len(kept) == 1 else kind(tuple(kept))
 
 
-def branches_of(cond: Condition) -> tuple[Branch, ...]:
+def expand_branches(cond: Condition) -> tuple[Branch, ...]:
     """The disjunctive normal form of a condition in negation normal form."""
     match cond:
         case Or(operands=operands):
-            out = tuple(branch for c in operands for branch in branches_of(c))
+            out = tuple(branch for c in operands for branch in expand_branches(c))
         case And(operands=operands):
             out = ((),)
             for c in operands:
-                out = tuple(left + right for left in out for right in branches_of(c))
+                out = tuple(left + right for left in out for right in expand_branches(c))
                 if len(out) > _MAX_BRANCHES:
                     raise TooManyParts
         case Truth(value=True):
@@ -88,22 +88,22 @@ def branches_of(cond: Condition) -> tuple[Branch, ...]:
     return out
 
 
-def made_disjoint(
-    branches: tuple[Branch, ...], solid: frozenset[Ref], filters_only: bool = False
+def make_disjoint(
+    branches: tuple[Branch, ...], non_null: frozenset[Ref], filters_only: bool = False
 ) -> tuple[Branch, ...]:
     """Branches of which exactly one is true wherever one of the given ones is.
 
     Those that only filter come first: what they accept needs no join, so the others see only the rest.
     With ``filters_only``, only that is done, and branches that join may still overlap.
     """
-    ordered = sorted(branches, key=_joins)
+    ordered = sorted(branches, key=_is_join)
     out: list[Branch] = []
     for j, branch in enumerate(ordered):
         pieces: list[Branch] = [branch]
         for earlier in ordered[:j]:
-            if filters_only and _joins(earlier):
+            if filters_only and _is_join(earlier):
                 continue
-            refusals = _not_true(earlier, solid | compared(branch))
+            refusals = _complement(earlier, non_null | find_non_null(branch))
             pieces = [piece + refusal for piece in pieces for refusal in refusals]
             if len(pieces) > MAX_PARTS:
                 raise TooManyParts
@@ -111,27 +111,27 @@ def made_disjoint(
     return tuple(out)
 
 
-def _joins(branch: Branch) -> bool:
+def _is_join(branch: Branch) -> bool:
     """Some literal compares columns of two occurrences."""
     return any(len(aliases_in(literal)) > 1 for literal in branch)
 
 
-def _not_true(branch: Branch, solid: frozenset[Ref]) -> list[Branch]:
+def _complement(branch: Branch, non_null: frozenset[Ref]) -> list[Branch]:
     """Disjoint branches covering the rows on which ``branch`` is false or unknown."""
     out: list[Branch] = []
     for i, literal in enumerate(branch):
-        known = solid | compared(branch[:i])
+        known = non_null | find_non_null(branch[:i])
         nullable: list[Ref] = []
         if isinstance(literal, Comparison):
             nullable = sorted(refs(literal) - known, key=str)
         for k, ref in enumerate(nullable):
             present = tuple(Not(IsNull(r)) for r in nullable[:k])
             out.append((*branch[:i], *present, IsNull(ref)))
-        out.append((*branch[:i], negation_normal(literal, negated=True)))
+        out.append((*branch[:i], push_negations(literal, negated=True)))
     return out
 
 
-def compared(literals: Iterable[Condition]) -> frozenset[Ref]:
+def find_non_null(literals: Iterable[Condition]) -> frozenset[Ref]:
     """Columns that a true literal shows not to be NULL."""
     found: frozenset[Ref] = frozenset()
     for literal in literals:

@@ -35,18 +35,18 @@ from millpond.query.normalize import (
     MAX_PARTS,
     Branch,
     TooManyParts,
-    branches_of,
-    compared,
-    made_disjoint,
-    negation_normal,
+    expand_branches,
+    find_non_null,
+    make_disjoint,
+    push_negations,
 )
-from millpond.query.points import Points
+from millpond.query.number_line import Points
 from millpond.query.trees import aliases_in, conjuncts, refs, rename_refs, renaming, walk
 from millpond.query.types import SqlType
 
 
 @dataclass(frozen=True)
-class Choice:
+class Disjunction:
     """A disjunction over one occurrence, by its branches; ``original`` is the condition itself."""
 
     original: Condition
@@ -54,7 +54,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Edge:
+class StatedDifference:
     """A difference bound as the user wrote it."""
 
     difference: Difference
@@ -76,12 +76,12 @@ class Part:
     select: Select
     condition: Condition
     closure: Closure
-    edges: tuple[Edge, ...]
+    edges: tuple[StatedDifference, ...]
     differences: tuple[Difference, ...]
     apart: tuple[Disequality, ...]
     nulls: frozenset[Ref]
-    solid: frozenset[Ref]
-    choices: tuple[Choice, ...]
+    non_null: frozenset[Ref]
+    choices: tuple[Disjunction, ...]
     points: Points
     literals: Branch
     excluded: tuple[Condition, ...] = ()
@@ -95,9 +95,9 @@ class Part:
         return tuple(o.alias for o in self.select.occurrences)
 
     def can_be_null(self, ref: Ref) -> bool:
-        return ref not in self.solid
+        return ref not in self.non_null
 
-    def standing_for(self, expr: Expr) -> Expr:
+    def rewrite(self, expr: Expr) -> Expr:
         """An expression of the select over the occurrences that are left."""
         for old, new in self.replaced:
             expr = rename_refs(expr, renaming(old, new))
@@ -111,34 +111,34 @@ def string_constants(select: Select) -> list[str]:
     return [literal.value for literal in literals if isinstance(literal.value, str)]
 
 
-def parts_of(select: Select, disjoint: bool) -> list[Part]:
+def split_into_parts(select: Select, disjoint: bool) -> list[Part]:
     """The satisfiable parts of a select; with ``disjoint``, no match belongs to two of them.
 
     Raises TooManyParts where the condition has more branches than MAX_PARTS.
     """
     points = Points.with_strings(string_constants(select))
     literals: list[Condition] = []
-    choices: list[Choice] = []
+    choices: list[Disjunction] = []
     crossing: list[tuple[Branch, ...]] = []
-    for conjunct in conjuncts(negation_normal(select.where)):
+    for conjunct in conjuncts(push_negations(select.where)):
         if not isinstance(conjunct, Or):
             literals.append(conjunct)
         elif len(aliases_in(conjunct)) <= 1:
-            choices.append(Choice(conjunct, branches_of(conjunct)))
+            choices.append(Disjunction(conjunct, expand_branches(conjunct)))
         else:
-            crossing.append(branches_of(conjunct))
+            crossing.append(expand_branches(conjunct))
     if Truth(False) in literals or Truth(None) in literals:
         return []
-    crossing = [_without_absorbed(select, points, branches) for branches in crossing]
-    solid = compared(literals) | _declared_solid(select)
+    crossing = [_drop_absorbed(select, points, branches) for branches in crossing]
+    non_null = find_non_null(literals) | _find_not_null_columns(select)
     try:
-        split = [made_disjoint(branches, solid, filters_only=not disjoint) for branches in crossing]
-        _guard(split)
+        split = [make_disjoint(branches, non_null, filters_only=not disjoint) for branches in crossing]
+        _check_part_limit(split)
     except TooManyParts:
         if disjoint:
             raise
         split = crossing  # overlapping parts will do
-        _guard(split)
+        _check_part_limit(split)
     parts = []
     for combination in product(*split):
         chosen = tuple(literals) + tuple(literal for branch in combination for literal in branch)
@@ -148,9 +148,9 @@ def parts_of(select: Select, disjoint: bool) -> list[Part]:
     return parts
 
 
-def refined(part: Part) -> list[Part]:
+def split_disjunctions(part: Part) -> list[Part]:
     """The part split by the branches of its choices into disjoint ones, each a pure conjunction."""
-    _guard([choice.branches for choice in part.choices])
+    _check_part_limit([choice.branches for choice in part.choices])
     out = []
     for picks in product(*(range(len(c.branches)) for c in part.choices)):
         literals = list(part.literals)
@@ -164,18 +164,18 @@ def refined(part: Part) -> list[Part]:
     return out
 
 
-def _guard(choices: Sequence[Sequence[Branch]]) -> None:
+def _check_part_limit(choices: Sequence[Sequence[Branch]]) -> None:
     """Refuse more combinations of branches than MAX_PARTS."""
     if prod(len(branches) for branches in choices) > MAX_PARTS:
         raise TooManyParts
 
 
-def _without_absorbed(select: Select, points: Points, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
+def _drop_absorbed(select: Select, points: Points, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
     """Branches without those that imply another one: ``A <= B OR A = B`` is ``A <= B``."""
     kept = list(dict.fromkeys(branches))
     for branch in reversed(kept[:]):
-        columns = sorted(compared(branch), key=str)
-        differences, apart = _branch_facts(branch, set(columns), points) or ([], [])
+        columns = sorted(find_non_null(branch), key=str)
+        differences, apart = _find_branch_bounds(branch, set(columns), points) or ([], [])
         closure = Closure.of([Node(ref, select.type_of(ref)) for ref in columns], differences, apart)
         others = [b for b in kept if b is not branch]
         if any(_implies(closure, apart, branch, other, points) for other in others):
@@ -202,7 +202,7 @@ def _implies(
     return True
 
 
-def with_column(part: Part, node: Node, differences: Sequence[Difference], select: Select) -> Part:
+def add_column(part: Part, node: Node, differences: Sequence[Difference], select: Select) -> Part:
     """The part with one more column and what is known of it, as a part of ``select``.
 
     Columns that so far nothing was said of join the closure with it.
@@ -214,16 +214,16 @@ def with_column(part: Part, node: Node, differences: Sequence[Difference], selec
     return replace(
         part,
         select=select,
-        closure=Closure.of(list(nodes.values()), known, part.apart).anchored(part.closure.anchors),
+        closure=Closure.of(list(nodes.values()), known, part.apart).with_anchors(part.closure.anchors),
         differences=known,
         extras=(*part.extras, (node, tuple(differences))),
     )
 
 
-def with_literal(part: Part, literal: Condition) -> Part | None:
+def add_literal(part: Part, literal: Condition) -> Part | None:
     """The part with one more literal; None if nothing can satisfy it."""
     closed = close_part(part.select, part.points, (*part.literals, literal), part.choices, part.excluded)
-    return _with_extras(closed, part, lambda ref: ref)
+    return _carry_extras(closed, part, lambda ref: ref)
 
 
 def replace_occurrence(part: Part, old: str, new: str, select: Select) -> Part | None:
@@ -235,17 +235,18 @@ def replace_occurrence(part: Part, old: str, new: str, select: Select) -> Part |
         return rename_refs(condition, rename)
 
     choices = tuple(
-        Choice(swap(c.original), tuple(tuple(swap(x) for x in b) for b in c.branches)) for c in part.choices
+        Disjunction(swap(c.original), tuple(tuple(swap(x) for x in b) for b in c.branches))
+        for c in part.choices
     )
     literals = tuple(dict.fromkeys(map(swap, part.literals)))
     closed = close_part(
         select, part.points, literals, tuple(dict.fromkeys(choices)), tuple(map(swap, part.excluded))
     )
-    carried = _with_extras(closed, part, rename)
+    carried = _carry_extras(closed, part, rename)
     return replace(carried, replaced=(*part.replaced, (old, new))) if carried is not None else None
 
 
-def _with_extras(closed: Part | None, part: Part, rename: Callable[[Ref], Ref]) -> Part | None:
+def _carry_extras(closed: Part | None, part: Part, rename: Callable[[Ref], Ref]) -> Part | None:
     """What was added to a part's closure, added to one made from it."""
     if closed is None:
         return None
@@ -258,7 +259,7 @@ def _with_extras(closed: Part | None, part: Part, rename: Callable[[Ref], Ref]) 
             )
             for d in differences
         ]
-        closed = with_column(closed, replace(node, ref=rename(node.ref)), known, closed.select)
+        closed = add_column(closed, replace(node, ref=rename(node.ref)), known, closed.select)
     derived = tuple((rename(ref), rename_refs(expr, rename)) for ref, expr in part.derived)
     carried = replace(closed, derived=derived, replaced=part.replaced)
     return carried if carried.closure.satisfiable else None
@@ -267,13 +268,13 @@ def _with_extras(closed: Part | None, part: Part, rename: Callable[[Ref], Ref]) 
 # --- closing a part ---------------------------------------------------------------------------------
 
 
-def _declared_solid(select: Select) -> frozenset[Ref]:
+def _find_not_null_columns(select: Select) -> frozenset[Ref]:
     return frozenset(
         Ref(o.alias, c.name) for o in select.occurrences for c in o.table.columns if not c.nullable
     )
 
 
-def linear(expr: Expr, points: Points) -> tuple[Ref | None, Fraction]:
+def to_column_and_shift(expr: Expr, points: Points) -> tuple[Ref | None, Fraction]:
     """``column + constant``, the only shape a side of a comparison in WHERE has."""
     match expr:
         case Ref():
@@ -286,7 +287,10 @@ def linear(expr: Expr, points: Points) -> tuple[Ref | None, Fraction]:
 
 
 def comparison_facts(literal: Comparison, points: Points) -> tuple[list[Difference], list[Disequality]]:
-    (left, a), (right, b) = linear(literal.left, points), linear(literal.right, points)
+    (left, a), (right, b) = (
+        to_column_and_shift(literal.left, points),
+        to_column_and_shift(literal.right, points),
+    )
     shift = b - a  # left - right OP shift
     if left is None:
         raise ValueError("a comparison has its column on the left")
@@ -303,16 +307,16 @@ def comparison_facts(literal: Comparison, points: Points) -> tuple[list[Differen
             return [], [Disequality(left, right, shift)]
 
 
-def facts_of(select: Select) -> list[Condition]:
+def collect_checks(select: Select) -> list[Condition]:
     """What the CHECK constraints say of each occurrence, as conjuncts in negation normal form."""
     out: list[Condition] = []
     for o in select.occurrences:
         for check in o.table.checks:
-            out += conjuncts(negation_normal(rename_refs(check, renaming(o.table.name, o.alias))))
+            out += conjuncts(push_negations(rename_refs(check, renaming(o.table.name, o.alias))))
     return out
 
 
-def _node_refs(select: Select, facts: Iterable[Condition]) -> list[Ref]:
+def _find_relevant_columns(select: Select, facts: Iterable[Condition]) -> list[Ref]:
     """The columns that matter to the condition, to the result or to a check, in the order of FROM."""
     used: set[Ref] = set(refs(select.where))
     for item in select.items:
@@ -333,7 +337,7 @@ def close_part(
     select: Select,
     points: Points,
     literals: Branch,
-    choices: tuple[Choice, ...],
+    choices: tuple[Disjunction, ...],
     excluded: tuple[Condition, ...],
 ) -> Part | None:
     """Close a conjunction; None if nothing can satisfy it."""
@@ -341,32 +345,34 @@ def close_part(
     for literal in literals:
         if isinstance(literal, IsNull):
             nulls |= refs(literal.operand)
-    solid = compared(literals) | _declared_solid(select)
+    non_null = find_non_null(literals) | _find_not_null_columns(select)
     for choice in choices:
-        shown = [compared(branch) for branch in choice.branches]
-        solid |= frozenset.intersection(*shown) if shown else frozenset()
-    if nulls & solid or Truth(False) in literals or Truth(None) in literals:
+        shown = [find_non_null(branch) for branch in choice.branches]
+        non_null |= frozenset.intersection(*shown) if shown else frozenset()
+    if nulls & non_null or Truth(False) in literals or Truth(None) in literals:
         return None
-    facts = facts_of(select)
-    nodes = [Node(ref, select.type_of(ref)) for ref in _node_refs(select, facts) if ref not in nulls]
+    facts = collect_checks(select)
+    nodes = [
+        Node(ref, select.type_of(ref)) for ref in _find_relevant_columns(select, facts) if ref not in nulls
+    ]
     known = {node.ref for node in nodes}
-    edges: list[Edge] = []
+    edges: list[StatedDifference] = []
     apart: list[Disequality] = []
     disjunctions = list(choices)
-    for conjunct in [*literals, *(f for f in facts if _usable(f, solid, known))]:
+    for conjunct in [*literals, *(f for f in facts if _is_usable(f, non_null, known))]:
         if isinstance(conjunct, Comparison):
             if {r for r in refs(conjunct)} <= known:
                 differences, different = comparison_facts(conjunct, points)
-                edges += [Edge(d, conjunct.text) for d in differences]
+                edges += [StatedDifference(d, conjunct.text) for d in differences]
                 apart += different
         elif isinstance(conjunct, Or):
-            disjunctions.append(Choice(conjunct, branches_of(conjunct)))
+            disjunctions.append(Disjunction(conjunct, expand_branches(conjunct)))
         elif conjunct in (Truth(False), Truth(None)):
             return None
     differences = [e.difference for e in edges]
     allowed: list[tuple[Ref, tuple[Range, ...]]] = []
     for choice in disjunctions:
-        hull = _hull(choice, nodes, differences, points, frozenset(solid))
+        hull = _compute_hull(choice, nodes, differences, points, frozenset(non_null))
         if hull is None:
             return None
         differences = differences + hull[0]
@@ -374,7 +380,7 @@ def close_part(
     closure = Closure.of(nodes, differences, apart)
     if not closure.satisfiable:
         return None
-    closure = closure.anchored(_finite_columns(select, closure))
+    closure = closure.with_anchors(_finite_columns(select, closure))
     where = tuple(literals) + tuple(c.original for c in choices) + excluded
     return Part(
         select=select,
@@ -384,7 +390,7 @@ def close_part(
         differences=tuple(differences),
         apart=tuple(apart),
         nulls=frozenset(nulls),
-        solid=frozenset(solid),
+        non_null=frozenset(non_null),
         choices=tuple(choices),
         points=points,
         literals=literals,
@@ -406,21 +412,21 @@ def _finite_columns(select: Select, closure: Closure) -> list[Ref]:
     return [n.ref for n in closure.nodes if n.ref.occurrence in ending]
 
 
-def _usable(fact: Condition, solid: frozenset[Ref], known: set[Ref]) -> bool:
+def _is_usable(fact: Condition, non_null: frozenset[Ref], known: set[Ref]) -> bool:
     """A check speaks of one column's values, or of columns none of which is NULL here.
 
     A check on several columns is not false as soon as one of them is NULL, so it implies nothing then.
     """
     mentioned = refs(fact)
-    return mentioned <= known and (len(mentioned) == 1 or mentioned <= solid)
+    return mentioned <= known and (len(mentioned) == 1 or mentioned <= non_null)
 
 
-def _hull(
-    choice: Choice,
+def _compute_hull(
+    choice: Disjunction,
     nodes: Sequence[Node],
     differences: Sequence[Difference],
     points: Points,
-    solid: frozenset[Ref],
+    non_null: frozenset[Ref],
 ) -> tuple[list[Difference], list[tuple[Ref, tuple[Range, ...]]]] | None:
     """What all satisfiable branches of a disjunction imply; None if none is satisfiable.
 
@@ -433,20 +439,20 @@ def _hull(
     base = [d for d in differences if {d.left, d.right} <= names | {None}]
     branches = []
     for branch in choice.branches:
-        facts = _branch_facts(branch, names, points)
+        facts = _find_branch_bounds(branch, names, points)
         if facts is None:
             continue
         closure = Closure.of(local, base + facts[0], facts[1])
         if closure.satisfiable:
             absent = {r for literal in branch if isinstance(literal, IsNull) for r in refs(literal.operand)}
-            branches.append((closure, compared(branch) | solid, absent))
+            branches.append((closure, find_non_null(branch) | non_null, absent))
     if not branches:
         return None
     out: list[Difference] = []
     ends: list[Ref | None] = [*(n.ref for n in local), None]
     for left, right in product(ends, repeat=2):
         pair = {x for x in (left, right) if x is not None}
-        if left == right or (len(pair) == 2 and not _same_family(local, pair)):
+        if left == right or (len(pair) == 2 and not _have_same_family(local, pair)):
             continue
         if len(pair) == 2 and any(not pair <= shown for _, shown, _ in branches):
             continue  # a branch that leaves a column open to NULL says nothing of a difference
@@ -461,7 +467,7 @@ def _hull(
     return out, ranges if len(mentioned) == 1 else []
 
 
-def _branch_facts(
+def _find_branch_bounds(
     branch: Branch, names: set[Ref], points: Points
 ) -> tuple[list[Difference], list[Disequality]] | None:
     differences: list[Difference] = []
@@ -476,7 +482,7 @@ def _branch_facts(
     return differences, apart
 
 
-def _same_family(nodes: Sequence[Node], pair: set[Ref]) -> bool:
+def _have_same_family(nodes: Sequence[Node], pair: set[Ref]) -> bool:
     return len({n.type.family for n in nodes if n.ref in pair}) == 1
 
 

@@ -73,7 +73,7 @@ class TimeOrder:
             mine = self.time_columns.get(alias)
             for group in groups:
                 other = self.time_columns.get(group[0])
-                if mine is not None and other is not None and self._closure.fixed_difference(mine, other):
+                if mine is not None and other is not None and self._closure.has_fixed_difference(mine, other):
                     group.append(alias)
                     break
             else:

@@ -8,8 +8,8 @@ from itertools import permutations
 
 from millpond.query.closure import Range
 from millpond.query.model import Ref
+from millpond.query.number_line import Points
 from millpond.query.parts import Part
-from millpond.query.points import Points
 from millpond.query.trees import conjuncts, refs
 from millpond.query.types import Family, SqlType
 from millpond.runtime.sql import (
@@ -43,7 +43,7 @@ def row_filter_sql(part: Part, alias: str, dialect: Dialect) -> str:
             own += [f"({x} IS NOT NULL)", inside]
         elif inside != "TRUE":
             own.append(f"({x} IS NULL OR {inside})")
-    return all_of(own + _difference_bounds(part, [n.ref for n in nodes if n.ref in part.solid], dialect))
+    return all_of(own + _difference_bounds(part, [n.ref for n in nodes if n.ref in part.non_null], dialect))
 
 
 def column_sql(part: Part, ref: Ref, dialect: Dialect) -> str:

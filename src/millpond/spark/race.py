@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.spark.session import open_session
-from millpond.spark.sql import OBSERVED, sql
+from millpond.spark.sql import OBSERVED, answer_query
 
 QUERY = "SELECT A FROM S, T WHERE A = D AND A > 10 AND D < 20"
 _BATCHES = 12
@@ -51,7 +51,10 @@ def run_race() -> Iterator[Race]:
         right.createOrReplaceTempView("T")
         yield so_far
         own = left.join(right, left.A == right.D).where("A > 10 AND D < 20").select("A")
-        for frame, steps, place in ((sql(spark, QUERY), so_far.ours, "ours"), (own, so_far.theirs, "theirs")):
+        for frame, steps, place in (
+            (answer_query(spark, QUERY), so_far.ours, "ours"),
+            (own, so_far.theirs, "theirs"),
+        ):
             for _ in _run_query(frame, steps, folder / place):
                 yield so_far
 

@@ -23,6 +23,7 @@ from millpond.errors import MillpondError
 from millpond.runtime.row_kinds import KIND, LATE, NOTE, BatchMeasure, RowKind
 from millpond.spark.files import Files
 from millpond.spark.options import OUTPUT_FORMATS
+from millpond.spark.sources.expressions import column_named
 
 REJECTED_FOLDER = "_rejected"
 _STAGING = "_staging"
@@ -133,7 +134,7 @@ class Sink:
 
     def _stage_lines(self, frame: DataFrame, staging: str) -> None:
         """Write results and rejected rows in one pass: in JSON, both are lines of text."""
-        results = [_column(name) for name in frame.columns if name not in (KIND, NOTE)]
+        results = [column_named(name) for name in frame.columns if name not in (KIND, NOTE)]
         line = F.when(F.col(KIND) == RowKind.RESULT, _json(results)).otherwise(_rejected_line("value"))
         lines = frame.where(F.col(KIND).isin(RowKind.RESULT, RowKind.REJECTED)).select(
             line.alias("value"), KIND
@@ -158,10 +159,6 @@ def _suffix(staged: str, format: str) -> str:
     """
     written = f".{format}" if f".{format}" in staged else ".txt"
     return f".{format}{staged.rpartition(written)[2]}"
-
-
-def _column(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
 
 
 def _json(columns: Sequence[Column]) -> Column:

@@ -11,14 +11,14 @@ from pyspark.sql import functions as F
 from millpond.analysis.decide import decide
 from millpond.engines.lookup.database import read_columns
 from millpond.engines.lookup.declaration import FORMAT, read_declaration
-from millpond.errors import NameError_
+from millpond.errors import SqlNameError
 from millpond.frontend.parse import find_table_names, parse_query
 from millpond.policies.registry import PolicyChoice
 from millpond.query.model import Column as TableColumn
-from millpond.query.model import Source as Origin
-from millpond.query.model import Table
+from millpond.query.model import SourceSpec, Table
 from millpond.query.types import TIMESTAMP, type_named
 from millpond.runtime.row_kinds import KIND, NOTE, BatchMeasure, RowKind
+from millpond.runtime.sql import Dialect
 from millpond.spark.admission import admit
 from millpond.spark.engines import choose_engine
 from millpond.spark.job import Job
@@ -38,7 +38,7 @@ _WATERMARK = "spark.watermarkDelayMs"
 _lookups: dict[tuple[str, str], Table] = {}
 
 
-def sql(
+def answer_query(
     spark: SparkSession, query: str, memory: int | None = None, policy: str | PolicyChoice | None = None
 ) -> DataFrame:
     """The answer to a query over the session's temporary views, as an append-only streaming DataFrame.
@@ -88,7 +88,7 @@ def _sum_measure(name: str) -> Column:
     return F.sum(F.when(is_measure, F.col(NOTE)["entries"]))
 
 
-def lookup(
+def register_lookup(
     spark: SparkSession,
     name: str,
     url: str,
@@ -103,10 +103,10 @@ def lookup(
     given = {"url": url, "dbtable": dbtable, "memory": memory, "policy": policy, "ttl": ttl}
     given |= {"timeout": timeout, "retries": retries}
     options = {key: str(value) for key, value in given.items() if value is not None}
-    bare = Table(name, (), False, source=Origin(FORMAT, options))
+    bare = Table(name, (), False, source=SourceSpec(FORMAT, options))
     relation = read_declaration(bare, memory or 1)
     table = replace(
-        bare, columns=read_columns(relation), source=Origin(FORMAT, options | {"url": relation.url})
+        bare, columns=read_columns(relation), source=SourceSpec(FORMAT, options | {"url": relation.url})
     )
     _lookups[_session_id(spark), name.lower()] = table
 
@@ -123,15 +123,15 @@ def _find_views(spark: SparkSession, query: str) -> dict[str, DataFrame | Table]
         if name.lower() in {known.lower() for known in found}:
             continue
         if (known := _lookups.get((session, name.lower()))) is not None and qualified is None:
-            if spark.catalog.tableExists(f"`{name}`"):
+            if spark.catalog.tableExists(Dialect.SPARK.name_of(name)):
                 message = f"{name} is both a view and a lookup relation"
-                raise NameError_(message, remedy="drop the view, or give one of them another name")
+                raise SqlNameError(message, remedy="drop the view, or give one of them another name")
             found[name] = replace(known, name=name)
             continue
         try:
-            found[name] = spark.table(qualified or f"`{name}`")
+            found[name] = spark.table(qualified or Dialect.SPARK.name_of(name))
         except AnalysisException:
-            raise NameError_(
+            raise SqlNameError(
                 f"the session has no view named {name}", remedy="register it with createOrReplaceTempView"
             ) from None
     return found
@@ -150,4 +150,4 @@ def _describe_view(name: str, frame: DataFrame) -> Table:
     times = [c.name for c in columns if c.type is TIMESTAMP]
     time = next(iter(delays), times[0] if len(times) == 1 else None) if frame.isStreaming else None
     properties = {"watermark": f"{delays[time]} milliseconds"} if time in delays else {}
-    return Table(name, tuple(columns), frame.isStreaming, (), Origin("view", {}), properties, time)
+    return Table(name, tuple(columns), frame.isStreaming, (), SourceSpec("view", {}), properties, time)

@@ -49,7 +49,7 @@ class TimedEngine:
 def _compile_with_relations(plan: TimedPlan, sources: Mapping[str, OpenSource], zone: str) -> TimedProgram:
     """The program, which contains the rows of its relations."""
     program = compile_timed(plan, Dialect.SPARK, zone=zone)
-    engine = DuckDb()
+    db = DuckDb()
     found: dict[str, pa.Table] = {}
     for feed in program.feeds:
         if feed.rows is None:
@@ -59,7 +59,7 @@ def _compile_with_relations(plan: TimedPlan, sources: Mapping[str, OpenSource], 
             .good.select(*(F.expr(text).alias(name) for name, text in feed.columns))
             .toArrow()
         )
-        found[feed.name] = engine.query(feed.reduce, {"batch": taken})
+        found[feed.name] = db.query(feed.reduce, {"batch": taken})
     return compile_timed(plan, Dialect.SPARK, found, zone) if found else program
 
 

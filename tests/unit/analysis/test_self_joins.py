@@ -15,9 +15,9 @@ from millpond.analysis.regions import Ordering
 from millpond.analysis.self_joins import Pieces, bounded_pieces, has_self_join, without_covered
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED
 from millpond.frontend.parse import parse
-from millpond.query.evaluate import Matcher, expression
+from millpond.query.evaluate import Matcher, compile_expression
 from millpond.query.model import Ref, Select
-from millpond.query.parts import Part, parts_of, refined
+from millpond.query.parts import Part, split_disjunctions, split_into_parts
 from millpond.query.trees import item_refs
 from tests.support.generate import Case, Row, by_stream, random_case, random_rich_case, random_rows
 
@@ -40,7 +40,7 @@ def projected(select: Select) -> tuple[Ref, ...]:
 def reduced(sql: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The occurrences that are left, and the columns that are projected from them."""
     select = select_of(sql)
-    [part] = parts_of(select, disjoint=False)
+    [part] = split_into_parts(select, disjoint=False)
     left, refs = without_covered(part, projected(select))
     return left.aliases, tuple(map(str, refs))
 
@@ -62,7 +62,7 @@ def test_example_8_1() -> None:
 
 def test_example_8_1_with_columns_that_matter_nowhere() -> None:
     # S has C, D, O, I and N besides: none is mentioned, none gets in the way.
-    [part] = parts_of(select_of(f"SELECT DISTINCT x.A {EXAMPLE_8_1}"), disjoint=False)
+    [part] = split_into_parts(select_of(f"SELECT DISTINCT x.A {EXAMPLE_8_1}"), disjoint=False)
     assert {n.ref.column for n in part.closure.nodes} == {"A", "B"}
     # Mentioned in one place it still gets out of the way, and the occurrence that says less goes.
     assert reduced(f"SELECT DISTINCT x.A {EXAMPLE_8_1} AND y.C > 5") == (("y",), ("y.A",))
@@ -151,7 +151,7 @@ def test_disequalities_and_filters(where: str, left: str) -> None:
 
 def test_a_self_join_is_of_one_stream() -> None:
     def has(sql: str) -> bool:
-        [part] = parts_of(select_of(sql), disjoint=False)
+        [part] = split_into_parts(select_of(sql), disjoint=False)
         return has_self_join(part)
 
     assert has("SELECT DISTINCT 1 FROM S x, T, S y WHERE x.A < E AND y.A < E")
@@ -165,7 +165,7 @@ def results(part: Part, select: Select, rows: dict[str, list[Row]]) -> set[tuple
     """What the select projects from the matches of a part of it."""
     tables = {o.alias: o.table.name for o in part.select.occurrences}
     matcher = Matcher(part.aliases, part.condition)
-    items = [expression(part.standing_for(i.expression), matcher.slots) for i in select.items]
+    items = [compile_expression(part.rewrite(i.expression), matcher.slots) for i in select.items]
     found = matcher.matches([rows[tables[a]] for a in part.aliases])
     return {tuple(item(match) for item in items) for match in found}
 
@@ -188,7 +188,7 @@ def test_what_is_left_has_the_same_results() -> None:
     for seed, case, select in self_join_selects(range(250)):
         rng = random.Random(seed)
         inputs = [by_stream(case, random_rows(rng, case, 8, nulls=0.1, spread=1)) for _ in range(4)]
-        for part in parts_of(select, disjoint=False):
+        for part in split_into_parts(select, disjoint=False):
             refs = projected(select)
             left, kept = without_covered(part, refs)
             changed += left is not part
@@ -206,8 +206,8 @@ def test_what_is_left_has_the_same_results_with_filters_of_every_kind() -> None:
         [query] = parse(case.sql)
         [select] = query.selects
         inputs = [by_stream(case, random_rows(rng, case, 8, nulls=0.2)) for _ in range(3)]
-        for part in parts_of(select, disjoint=False)[:4]:
-            for piece in (part, *refined(part)[:4]):
+        for part in split_into_parts(select, disjoint=False)[:4]:
+            for piece in (part, *split_disjunctions(part)[:4]):
                 left, _ = without_covered(piece, projected(select))
                 changed += left is not piece
                 for rows in inputs:
@@ -220,7 +220,7 @@ def test_what_is_left_has_the_same_results_with_filters_of_every_kind() -> None:
 
 def pieces_of(sql: str) -> Pieces:
     select = select_of(sql)
-    [part] = parts_of(select, disjoint=False)
+    [part] = split_into_parts(select, disjoint=False)
     return bounded_pieces(part, projected(select), violations)
 
 
@@ -237,7 +237,7 @@ SPLIT = [
 @pytest.mark.parametrize("sql", SPLIT)
 def test_pieces_together_have_the_results_of_the_part(sql: str) -> None:
     select = select_of(sql)
-    [part] = parts_of(select, disjoint=False)
+    [part] = split_into_parts(select, disjoint=False)
     assert violations(*without_covered(part, projected(select)))  # removing alone is not enough
     pieces = bounded_pieces(part, projected(select), violations)
     assert pieces.complete and not pieces.failing and len(pieces.bounded) > 1
@@ -283,7 +283,7 @@ def test_the_number_of_pieces_is_guarded(monkeypatch: pytest.MonkeyPatch) -> Non
         return violations(part, refs) or [Violation("none", part.aliases[0], (), (), ())]
 
     select = select_of(f"SELECT DISTINCT 1 FROM S x, S y WHERE {where}")
-    [part] = parts_of(select, disjoint=False)
+    [part] = split_into_parts(select, disjoint=False)
     pieces = bounded_pieces(part, (), never)
     assert pieces.failing and not pieces.complete
 

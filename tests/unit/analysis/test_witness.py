@@ -15,7 +15,7 @@ from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness, conf
 from millpond.analysis.witness.search import find_witness, witness_of
 from millpond.errors import NotUnboundedError, WitnessSizeError
 from millpond.frontend.parse import parse
-from millpond.query.evaluate import condition
+from millpond.query.evaluate import compile_condition
 from tests.support.generate import Catalog
 from tests.support.oracle import confirm_witness
 
@@ -294,7 +294,7 @@ def test_checks_are_respected() -> None:
         for entry in (*witness["setup"], *witness["universe"], *(r for p in witness["probes"] for r in p)):
             table = verdict.query.tables[entry["stream"]]
             for fact in table.checks:
-                assert condition(fact, {table.name: 0})((entry["row"],)) is not False
+                assert compile_condition(fact, {table.name: 0})((entry["row"],)) is not False
 
 
 def test_rows_that_break_a_check_prove_nothing() -> None:

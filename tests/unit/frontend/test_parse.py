@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from millpond.errors import NameError_, Position, TypeError_
+from millpond.errors import Position, SqlNameError, SqlTypeError
 from millpond.frontend.parse import parse, parse_query
 from millpond.query import types as domains
 from millpond.query.model import (
@@ -249,7 +249,7 @@ def test_queries_keep_their_spelling_and_place() -> None:
 
 
 def test_positions_count_carriage_returns_and_wide_characters_as_one() -> None:
-    with pytest.raises(NameError_) as caught:
+    with pytest.raises(SqlNameError) as caught:
         parse("CREATE TABLE S (A INT);\r\nSELECT 'äöü€😀',\tZ FROM S")
     assert caught.value.position == Position(2, 17)
 
@@ -584,7 +584,7 @@ def test_parse_query_uses_the_given_names() -> None:
 
 
 def test_errors_have_their_kind() -> None:
-    with pytest.raises(NameError_):
+    with pytest.raises(SqlNameError):
         where("Z = 1")
-    with pytest.raises(TypeError_):
+    with pytest.raises(SqlTypeError):
         where("B = 'x'")

@@ -24,7 +24,7 @@ from millpond.plan.classes import (
 from millpond.plan.state import Kept
 from millpond.plan.synopses import AMONG, OVER, UNDER, Extreme, count_alternatives, zone_size
 from millpond.query.model import Ref
-from millpond.query.parts import Part, parts_of
+from millpond.query.parts import Part, split_into_parts
 from tests.support.generate import Case, RichCase, random_case, random_rich_case, random_rows
 from tests.support.naive import Naive
 from tests.support.oracle import normalise
@@ -190,7 +190,7 @@ def test_a_union_keeps_the_sum_of_its_parts() -> None:
 
 def part_of(where: str, items: str = "1") -> Part:
     [query] = parse(f"{DDL}SELECT {items} FROM S, T, U WHERE {where}")
-    [part] = parts_of(query.selects[0], disjoint=True)
+    [part] = split_into_parts(query.selects[0], disjoint=True)
     return part
 
 

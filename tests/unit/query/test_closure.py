@@ -225,7 +225,7 @@ def test_integer_answers_mean_what_they_say(system: System) -> None:
             most, least = system.greatest(points, x, y), -system.greatest(points, y, x)
             assert closure.finite[i, j] == (most <= finite)
             assert closure.below[i, j] == closure.finite[i, j]
-            assert closure.fixed[i, j] == closure.fixed_difference(x, y) == (most == least)
+            assert closure.fixed[i, j] == closure.has_fixed_difference(x, y) == (most == least)
             apart_by_constants = (
                 closure.finite[i, j]
                 and not closure.high_end[i]
@@ -315,7 +315,7 @@ def test_the_squeeze_of_two_columns() -> None:
     facts = [above(A, 10), less(A, B), less(B, None, 13)]
     closure, (a, b) = closed(facts, A=INT, B=INT)
     assert [closure.range(x).low for x in (a, b)] == [closure.range(x).high for x in (a, b)] == [11, 12]
-    assert closure.fixed_difference(a, b)
+    assert closure.has_fixed_difference(a, b)
     assert bound_of(closure, b, a) == (1, False)
     too_narrow, _ = closed([above(A, 10), less(A, B), less(B, None, 12)], A=INT, B=INT)
     assert not too_narrow.satisfiable
@@ -396,7 +396,7 @@ def test_an_equality_pins_a_dense_column_through_others() -> None:
     closure, (a, b) = closed([*equal(A, B, 1), *equal(B, None, Fraction(1, 3))], A=DOUBLE, B=DOUBLE)
     assert closure.bounded.tolist() == [True, True]
     assert closure.range(a).low == Fraction(4, 3)
-    assert closure.fixed_difference(b, a)
+    assert closure.has_fixed_difference(b, a)
 
 
 # --- decimals, large numbers, families ----------------------------------------------------------------

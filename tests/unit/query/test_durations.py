@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.query.durations import length_of_time
+from millpond.query.durations import parse_duration
 
 SECOND = 1_000_000
 UNITS = {
@@ -37,7 +37,7 @@ UNITS = {
     ],
 )
 def test_lengths(text: str, length: int) -> None:
-    assert length_of_time(text) == length
+    assert parse_duration(text) == length
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_lengths(text: str, length: int) -> None:
     ],
 )
 def test_other_texts(text: str) -> None:
-    assert length_of_time(text) is None
+    assert parse_duration(text) is None
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
@@ -79,4 +79,4 @@ def test_pieces_add_up(pieces: list[tuple[int, str, bool, bool]]) -> None:
     words = [
         f"{n} {(unit.upper() if loud else unit)}{'s' if several else ''}" for n, unit, loud, several in pieces
     ]
-    assert length_of_time(" ".join(words)) == sum(n * UNITS[unit] for n, unit, _, _ in pieces)
+    assert parse_duration(" ".join(words)) == sum(n * UNITS[unit] for n, unit, _, _ in pieces)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from millpond.frontend.parse import parse
-from millpond.query.evaluate import Matcher, answer, condition, expression, summarise
+from millpond.query.evaluate import Matcher, aggregate_values, answer, compile_condition, compile_expression
 from millpond.query.model import (
     TRUE,
     Aggregate,
@@ -148,7 +148,7 @@ def test_truth_tables(p: bool | None, q: bool | None) -> None:
     row = {"p": None if p is None else int(p), "q": None if q is None else int(q)}
 
     def value(cond: Condition) -> bool | None:
-        return condition(cond, {"R": 0})((row,))
+        return compile_condition(cond, {"R": 0})((row,))
 
     a, b = _truth("p"), _truth("q")
     known = [x for x in (p, q) if x is not None]
@@ -236,18 +236,18 @@ def test_aggregates_agree_with_duckdb(seed: int) -> None:
 )
 def test_the_median_is_the_middle_or_the_mean_of_two(values: list[Any], middle: float) -> None:
     median = Aggregate("MEDIAN", Ref("S", "A"))
-    found = summarise(median, Counter(values))
+    found = aggregate_values(median, Counter(values))
     assert found == middle
     assert type(found) is float
-    assert summarise(median, {v: 3 * n for v, n in Counter(values).items()}) == middle
+    assert aggregate_values(median, {v: 3 * n for v, n in Counter(values).items()}) == middle
 
 
 def test_an_average_is_rounded_once() -> None:
     average = Aggregate("AVG", Ref("S", "A"))
-    assert summarise(average, {2**53 + 1: 1, -(2**53): 1}) == 0.5
-    assert summarise(average, {1: 2, 4: 1}) == 2.0
+    assert aggregate_values(average, {2**53 + 1: 1, -(2**53): 1}) == 0.5
+    assert aggregate_values(average, {1: 2, 4: 1}) == 2.0
     total = Aggregate("SUM", Ref("S", "A"))
-    assert summarise(total, {2**62: 3, Decimal("0.25"): 2}) == 3 * 2**62 + Decimal("0.5")
+    assert aggregate_values(total, {2**62: 3, Decimal("0.25"): 2}) == 3 * 2**62 + Decimal("0.5")
 
 
 def test_aggregates_are_listed_once_in_the_order_of_the_text() -> None:
@@ -335,7 +335,7 @@ def test_days_are_added_to_dates() -> None:
 def test_an_aggregate_has_no_value_in_a_match() -> None:
     call: Expr = Aggregate("SUM", Ref("S", "A"))
     with pytest.raises(ValueError, match="aggregate"):
-        expression(call, {"S": 0})
+        compile_expression(call, {"S": 0})
 
 
 def test_conjuncts_are_flattened_in_order() -> None:

@@ -14,10 +14,10 @@ import pytest
 
 from millpond.frontend.parse import parse
 from millpond.query.closure import Range
-from millpond.query.evaluate import condition
+from millpond.query.evaluate import compile_condition
 from millpond.query.model import And, Condition, Not, NotTrue, Or, Ref, Select, Truth
-from millpond.query.normalize import MAX_PARTS, TooManyParts, negation_normal
-from millpond.query.parts import Part, facts_of, parts_of, refined, with_literal
+from millpond.query.normalize import MAX_PARTS, TooManyParts, push_negations
+from millpond.query.parts import Part, add_literal, collect_checks, split_disjunctions, split_into_parts
 from millpond.query.trees import refs
 from tests.support.generate import OPERATORS
 
@@ -91,7 +91,7 @@ def random_matches(rng: random.Random, select: Select, count: int, nulls: float)
     rows = []
     for occurrence in select.occurrences:
         table = occurrence.table
-        checks = [condition(check, {table.name: 0}) for check in table.checks]
+        checks = [compile_condition(check, {table.name: 0}) for check in table.checks]
         mine: list[Row] = []
         while len(mine) < count:
             row = {c.name: random_value(rng, c.name, nulls) for c in table.columns}
@@ -114,8 +114,8 @@ def random_select(rng: random.Random, ddl: str, depth: int = 3) -> Select:
         [query] = parse(f"{ddl}SELECT S.A FROM {source} WHERE {text}")
         [select] = query.selects
         try:
-            for part in parts_of(select, disjoint=True):
-                refined(part)
+            for part in split_into_parts(select, disjoint=True):
+                split_disjunctions(part)
         except TooManyParts:
             continue
         return select
@@ -125,7 +125,7 @@ SLOTS = {"S": 0, "T": 1}
 
 
 def holds(cond: Condition, match: Match) -> bool:
-    return condition(cond, SLOTS)(match) is True
+    return compile_condition(cond, SLOTS)(match) is True
 
 
 def value(part: Part, match: Match, ref: Ref) -> Fraction | None:
@@ -148,7 +148,7 @@ def assert_sound(part: Part, matches: Sequence[Match]) -> None:
     ]
     for match in matches:
         values = {n.ref: value(part, match, n.ref) for n in closure.nodes}
-        assert all(match[SLOTS[r.occurrence]][r.column] is not None for r in part.solid)
+        assert all(match[SLOTS[r.occurrence]][r.column] is not None for r in part.non_null)
         assert all(match[SLOTS[r.occurrence]][r.column] is None for r in part.nulls)
         for ref, x in values.items():
             assert x is None or inside(closure.range(ref), x), ref
@@ -173,7 +173,7 @@ def test_parts_are_the_condition(ddl: str, seed: int) -> None:
     matches = random_matches(rng, select, 14, nulls=rng.choice([0.0, 0.15, 0.4]))
     wanted = [match for match in matches if holds(select.where, match)]
     for disjoint in (False, True):
-        parts = parts_of(select, disjoint)
+        parts = split_into_parts(select, disjoint)
         for match in matches:
             count = sum(holds(part.condition, match) for part in parts)
             if disjoint:
@@ -183,7 +183,7 @@ def test_parts_are_the_condition(ddl: str, seed: int) -> None:
         for part in parts:
             mine = [match for match in wanted if holds(part.condition, match)]
             assert_sound(part, mine)
-            pieces = refined(part)
+            pieces = split_disjunctions(part)
             for match in matches:
                 assert sum(holds(p.condition, match) for p in pieces) == holds(part.condition, match)
             for piece in pieces:
@@ -195,11 +195,11 @@ def test_parts_are_the_condition(ddl: str, seed: int) -> None:
 def test_negation_normal_form_means_the_same(seed: int) -> None:
     rng = random.Random(seed)
     select = random_select(rng, PLAIN)
-    positive, negative = negation_normal(select.where), negation_normal(select.where, negated=True)
+    positive, negative = push_negations(select.where), push_negations(select.where, negated=True)
     for cond in (positive, negative):
         assert_normal(cond)
     for match in random_matches(rng, select, 8, nulls=0.3):
-        truth = condition(select.where, SLOTS)(match)
+        truth = compile_condition(select.where, SLOTS)(match)
         assert holds(positive, match) == (truth is True)
         assert holds(negative, match) == (truth is False)
 
@@ -229,8 +229,8 @@ def test_one_more_literal_cuts_a_part(seed: int) -> None:
     matches = random_matches(rng, select, 10, nulls=0.1)
     if select.occurrences[1].table.name == "S":
         return
-    for part in parts_of(select, disjoint=True):
-        cut = with_literal(part, literal)
+    for part in split_into_parts(select, disjoint=True):
+        cut = add_literal(part, literal)
         mine = [m for m in matches if holds(part.condition, m) and holds(literal, m)]
         if cut is None:
             assert mine == []
@@ -249,7 +249,7 @@ def one(where: str, ddl: str = PLAIN, source: str = "S, T") -> Select:
 
 
 def only(where: str, ddl: str = PLAIN) -> Part:
-    [part] = parts_of(one(where, ddl), disjoint=True)
+    [part] = split_into_parts(one(where, ddl), disjoint=True)
     return part
 
 
@@ -265,14 +265,14 @@ def test_a_disjunction_on_one_occurrence_is_a_filter_with_a_hull() -> None:
     [(ref, ranges)] = part.allowed
     assert ref == Ref("S", "A")
     assert ranges == tuple(Range(Fraction(low), Fraction(high)) for low, high in ((1, 1), (5, 7), (9, 9)))
-    assert Ref("S", "A") in part.solid
-    assert [ends(p, "S.A") for p in refined(part)] == [(1, 1), (5, 7), (9, 9)]
+    assert Ref("S", "A") in part.non_null
+    assert [ends(p, "S.A") for p in split_disjunctions(part)] == [(1, 1), (5, 7), (9, 9)]
 
 
 def test_branches_that_cannot_hold_do_not_widen_a_hull() -> None:
     part = only("(S.A = 1 OR S.A = 50) AND S.A < 10 AND S.A <= T.C")
     assert ends(part, "S.A") == (1, 1)
-    assert parts_of(one("(S.A = 1 OR S.A = 50) AND S.A > 60"), disjoint=True) == []
+    assert split_into_parts(one("(S.A = 1 OR S.A = 50) AND S.A > 60"), disjoint=True) == []
 
 
 def test_a_branch_that_allows_null_takes_nothing_from_the_others() -> None:
@@ -291,12 +291,12 @@ def test_differences_have_hulls_too() -> None:
 
 def test_a_disjunction_across_streams_splits() -> None:
     select = one("S.A < T.C OR S.B < T.D")
-    assert len(parts_of(select, disjoint=False)) == 2
+    assert len(split_into_parts(select, disjoint=False)) == 2
     # The second: B < D with A >= C, with A NULL, or with C NULL beside an A that is not.
-    disjoint = parts_of(select, disjoint=True)
+    disjoint = split_into_parts(select, disjoint=True)
     assert len(disjoint) == 4
     assert [len(p.nulls) for p in disjoint] == [0, 1, 1, 0]
-    assert len(parts_of(one("S.K < T.H OR S.B < T.D"), disjoint=True)) == 2
+    assert len(split_into_parts(one("S.K < T.H OR S.B < T.D"), disjoint=True)) == 2
 
 
 @pytest.mark.parametrize(
@@ -307,19 +307,19 @@ def test_a_disjunction_across_streams_splits() -> None:
 )  # fmt: skip
 def test_what_nothing_satisfies_has_no_parts(where: str) -> None:
     for disjoint in (False, True):
-        assert parts_of(one(where), disjoint) == []
+        assert split_into_parts(one(where), disjoint) == []
 
 
 @pytest.mark.parametrize("where", ["S.A <> S.A + 1", "S.A = S.A", "S.A IN (1, NULL)", "S.A < 3 OR NULL"])
 def test_what_some_rows_satisfy_has_a_part(where: str) -> None:
     part = only(where)
-    assert Ref("S", "A") in part.solid
+    assert Ref("S", "A") in part.non_null
 
 
 def test_checks_are_facts_about_each_occurrence() -> None:
     [query] = parse(CHECKED + "SELECT 1 FROM S p, S q WHERE p.K = q.K")
-    [part] = parts_of(query.selects[0], disjoint=True)
-    assert {r.occurrence for f in facts_of(query.selects[0]) for r in refs(f)} == {"p", "q"}
+    [part] = split_into_parts(query.selects[0], disjoint=True)
+    assert {r.occurrence for f in collect_checks(query.selects[0]) for r in refs(f)} == {"p", "q"}
     for alias in "pq":
         assert ends(part, f"{alias}.A") == (-1, 2)
         assert ends(part, f"{alias}.B") == (-2, 3)
@@ -372,33 +372,33 @@ def test_too_many_parts_are_refused_at_once(where: str) -> None:
     select = one(where)
     started = time.process_time()
     with pytest.raises(TooManyParts):
-        for part in parts_of(select, disjoint=True):
-            refined(part)
+        for part in split_into_parts(select, disjoint=True):
+            split_disjunctions(part)
     assert time.process_time() - started < 5
 
 
 def test_refining_is_guarded_too() -> None:
     where = " AND ".join(f"(S.A < {2 * i} OR S.B > {2 * i + 1})" for i in range(9))
-    [part] = parts_of(one(where), disjoint=True)
+    [part] = split_into_parts(one(where), disjoint=True)
     assert len(part.choices) == 9
     with pytest.raises(TooManyParts):
-        refined(part)
+        split_disjunctions(part)
 
 
 def test_as_many_parts_as_allowed() -> None:
-    parts = parts_of(one(_many_pairs(8)), disjoint=False)
+    parts = split_into_parts(one(_many_pairs(8)), disjoint=False)
     assert 0 < len(parts) <= MAX_PARTS
 
 
 def test_a_branch_that_implies_another_is_absorbed() -> None:
-    [part] = parts_of(one("S.A <= T.C OR S.A = T.C"), disjoint=True)
+    [part] = split_into_parts(one("S.A <= T.C OR S.A = T.C"), disjoint=True)
     assert part.closure.bound(Ref("T", "C"), Ref("S", "A")) is None
-    assert len(parts_of(one("S.A < T.C OR S.A > T.C"), disjoint=True)) == 2
+    assert len(split_into_parts(one("S.A < T.C OR S.A > T.C"), disjoint=True)) == 2
 
 
 def test_what_a_filter_accepts_is_taken_from_the_branches_that_join() -> None:
     """A join that only matters where a filter fails sees the filter's complement as a bound."""
-    parts = parts_of(one("S.A < T.C OR S.A < 1 OR S.A > 3"), disjoint=False)
+    parts = split_into_parts(one("S.A < T.C OR S.A < 1 OR S.A > 3"), disjoint=False)
     joined = [p for p in parts if p.closure.bound(Ref("S", "A"), Ref("T", "C")) is not None]
     ranges = [p.closure.range(Ref("S", "A")) for p in joined]
     assert [(r.low, r.high) for r in ranges] == [(Fraction(1), Fraction(3))]

@@ -8,7 +8,7 @@ import pytest
 
 from millpond.frontend.parse import parse
 from millpond.query.model import Ref
-from millpond.query.parts import Part, parts_of
+from millpond.query.parts import Part, split_into_parts
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_column, find_time_columns, is_timed
 
 STREAMS = (
@@ -22,7 +22,7 @@ EVENING = "TIMESTAMP '2024-03-01 18:00:00'"
 
 def part_of(sources: str, where: str) -> Part:
     [query] = parse(f"{STREAMS} SELECT 1 FROM {sources} WHERE {where}")
-    [part] = parts_of(query.selects[0], disjoint=False)
+    [part] = split_into_parts(query.selects[0], disjoint=False)
     return part
 
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 from millpond.analysis.join_criteria import Track, Violation
 from millpond.analysis.regions import Ordering
 from millpond.query.closure import Closure
-from millpond.query.evaluate import expression
+from millpond.query.evaluate import compile_expression
 from millpond.query.model import Ref
 from millpond.query.trees import refs
 
@@ -105,7 +105,7 @@ class Layout:
     def _with_expressions(self, solution: Assignment) -> Assignment:
         """Where a column stands for an expression, a free column of it is set so that it comes true."""
         for derived, expr in self._ordering.part.derived:
-            compute = expression(expr, {derived.occurrence: 0})
+            compute = compile_expression(expr, {derived.occurrence: 0})
             for ref in sorted(refs(expr), key=str):
                 row = {r.column: v for r, v in solution.items() if r.occurrence == ref.occurrence}
                 at_0, at_1 = (compute(({**row, ref.column: Fraction(x)},)) for x in (0, 1))

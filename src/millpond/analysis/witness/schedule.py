@@ -16,7 +16,7 @@ from itertools import product
 
 from millpond.analysis.witness.candidates import Clue, Placed, Sketch
 from millpond.query.model import Ref
-from millpond.query.points import Points
+from millpond.query.number_line import Points
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
 
 Values = frozenset[tuple[Ref, Fraction]]

@@ -17,9 +17,9 @@ from millpond.analysis.witness.median_ramps import ramps
 from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness, confirms
 from millpond.analysis.witness.schedule import in_time
 from millpond.errors import WitnessSizeError
-from millpond.query.evaluate import Row, condition
+from millpond.query.evaluate import Row, compile_condition
 from millpond.query.model import Column, Query, Ref, Table
-from millpond.query.points import Points
+from millpond.query.number_line import Points
 from millpond.query.time_order import is_timed
 from millpond.query.trees import is_aggregate
 from millpond.query.types import Domain, Family
@@ -186,4 +186,4 @@ def _moment(placed: Placed, instant: int) -> datetime:
 
 def _obeys_checks(table: Table, row: Row) -> bool:
     slots = {table.name: 0}
-    return all(condition(check, slots)((row,)) is not False for check in table.checks)
+    return all(compile_condition(check, slots)((row,)) is not False for check in table.checks)

@@ -44,7 +44,7 @@ class Join:
         return self.slots[place][1].read(ref, f"x{place}")
 
     def sql(self, expr: Expr) -> str:
-        return expression_sql(self.part.standing_for(expr), self.name, Dialect.DUCKDB)
+        return expression_sql(self.part.rewrite(expr), self.name, Dialect.DUCKDB)
 
     def source(self, versions: Sequence[str]) -> str:
         """FROM and WHERE."""

@@ -234,14 +234,14 @@ def _ways(plan: SynopsisPlan, columns: Iterable[Ref]) -> Iterator[_Way]:
     whole = {
         n.ref
         for n in closure.nodes
-        if n.type.step == 1 and n.ref in part.solid and n.ref not in dict(part.derived)
+        if n.type.step == 1 and n.ref in part.non_null and n.ref not in dict(part.derived)
     }
     for column in columns:
-        ref = part.standing_for(column)
+        ref = part.rewrite(column)
         if not isinstance(ref, Ref) or ref not in whole:
             continue
         r = closure.range(ref)
-        same = {other.occurrence: other for other in whole if closure.fixed_difference(other, ref)}
+        same = {other.occurrence: other for other in whole if closure.has_fixed_difference(other, ref)}
         aliases = [s.alias for s in plan.streams]
         if r.low is None or r.high is None or not aliases or not set(aliases) <= same.keys():
             continue
@@ -284,7 +284,7 @@ class _SelectJoins:
             if len({r.occurrence for r in mentioned}) > 1:
                 asked |= mentioned
         for expr in self._asked(plan):
-            asked |= refs(part.standing_for(expr))
+            asked |= refs(part.rewrite(expr))
         asked -= readable(stream, part)
         derived = dict(part.derived)
         ranked = [c for p in stream.patterns for e in p.extremes for c in e.columns]

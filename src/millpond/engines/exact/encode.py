@@ -13,7 +13,7 @@ from math import ceil, floor
 from millpond.errors import MillpondError
 from millpond.plan.classes import ColumnClasses
 from millpond.query.closure import Range
-from millpond.query.points import Points
+from millpond.query.number_line import Points
 from millpond.query.types import Family, SqlType
 from millpond.runtime.filters import bound_sql, comparable_sql, range_sql
 from millpond.runtime.sql import Dialect, any_of, literal_sql

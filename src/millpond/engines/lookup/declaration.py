@@ -8,7 +8,7 @@ from pathlib import Path
 
 from millpond.errors import MillpondError, one_line
 from millpond.policies.registry import Use, policy_names
-from millpond.query.durations import length_of_time
+from millpond.query.durations import parse_duration
 from millpond.query.model import Column, Query, Table
 
 FORMAT = "lookup"
@@ -101,7 +101,7 @@ def _rows(name: str, text: str) -> int:
 
 
 def _seconds(name: str, option: str, text: str) -> float:
-    micros = length_of_time(text)
+    micros = parse_duration(text)
     if not micros:
         message = f"{name}: {option} '{one_line(text, 40)}' is not a length of time"
         raise MillpondError(message, remedy="write it as '10 seconds' or '5 minutes'")

@@ -14,7 +14,7 @@ from millpond.engines.timed.program import Clock, FeedProgram, NeedProgram, SetP
 from millpond.plan.needs import Measure, Need, SelectNeeds, TimedPlan, find_separate_needs
 from millpond.plan.partial_matches import PartialMatchPlan, PartialMatchSet, TimedNeed
 from millpond.query.canonical import canonical_text
-from millpond.query.durations import length_of_time
+from millpond.query.durations import parse_duration
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
 from millpond.query.parts import Part, type_of
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_column, find_time_columns
@@ -59,8 +59,8 @@ def _clock(plan: TimedPlan, table: Table, dialect: Dialect, zone: str) -> Clock:
     known = [end for end in ends if end is not None]
     last = instant(max(known), zone) if known and len(known) == len(ends) else None
     moment = f"CAST({dialect.micros(dialect.name_of(table.time))} AS BIGINT)"
-    delay = length_of_time(table.properties.get("watermark", "0 seconds")) or 0
-    idle = length_of_time(table.properties.get("idle", ""))
+    delay = parse_duration(table.properties.get("watermark", "0 seconds")) or 0
+    idle = parse_duration(table.properties.get("idle", ""))
     return Clock(table.name, table.time, moment, delay, None if idle is None else idle / 1e6, last)
 
 
@@ -213,7 +213,7 @@ class _Builder:
         def column(ref: Ref) -> str:
             return widen(f"p{steps.timed.result_columns.index(ref)}", type_of(steps.timed.part, ref))
 
-        return expression_sql(steps.timed.part.standing_for(expr), column, Dialect.DUCKDB)
+        return expression_sql(steps.timed.part.rewrite(expr), column, Dialect.DUCKDB)
 
     def _groups(self, steps: Steps, select: Select) -> list[str]:
         need = steps.timed.need
@@ -297,7 +297,7 @@ class _Builder:
     # --- needs -----------------------------------------------------------------------------------------
 
     def _steps(self, need: Need, shown: Iterable[Ref]) -> Steps:
-        named = {r for ref in shown for r in refs(need.part.standing_for(ref))}
+        named = {r for ref in shown for r in refs(need.part.rewrite(ref))}
         kept = {ref for ref in named if ref.occurrence in need.scope}
         timed = TimedNeed(need, kept)
         feeds = []
@@ -375,7 +375,7 @@ def _groups_of(select: Select, need: Need) -> list[tuple[str, Ref]]:
     return [
         (f"g{i}", ref)
         for i, ref in enumerate(select.group_by or ())
-        if all(r.occurrence in need.scope for r in refs(need.part.standing_for(ref)))
+        if all(r.occurrence in need.scope for r in refs(need.part.rewrite(ref)))
     ]
 
 

@@ -27,7 +27,7 @@ from millpond.runtime.codec import decode_tables, encode_tables
 from millpond.runtime.row_kinds import BatchMeasure, RowKind
 from millpond.spark.operators.output import measure_row, report_row, result_rows
 from millpond.spark.operators.payloads import payload_batch, split_rejected
-from millpond.spark.operators.shard import WHOLE, ShardProcessor, worker_engine
+from millpond.spark.operators.shard import WHOLE, ShardProcessor, worker_duckdb
 
 # Columns beside those of a leaf: a row's place in the order of its stream, and its shard.
 ORDER, SHARD = "_order", "_shard"
@@ -65,7 +65,7 @@ class LeafMapper:
         count = rows.num_rows
         shard = rows.column(SHARD).to_numpy()
         table = rows.select(leaf.schema.names).cast(leaf.schema)
-        values = worker_engine().query(f"SELECT {leaf.value} AS v FROM rows", {"rows": table}).column("v")
+        values = worker_duckdb().query(f"SELECT {leaf.value} AS v FROM rows", {"rows": table}).column("v")
         task = _TaskSummary(count, int(order.min()), values[-RECENT:], None)
         places = np.arange(count)
         if self.program.shards == 1:
@@ -119,7 +119,7 @@ class SheddingProcessor(ShardProcessor):
         self.choice = choice
 
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
-        engine, program = worker_engine(), self.program
+        db, program = worker_duckdb(), self.program
         shapes = state_schemas(program)
         data = self.get_value(WHOLE)
         totals, batch = MissedTotals(), 0
@@ -127,10 +127,10 @@ class SheddingProcessor(ShardProcessor):
         if data is not None:
             totals = MissedTotals.from_bytes(data)
             tables, batch = decode_tables(data[MissedTotals.SIZE :], shapes, program.fingerprint)
-        work = ShardBatch(engine, program, self.choice, shard, tables, batch + 1)
+        work = ShardBatch(db, program, self.choice, shard, tables, batch + 1)
         arrivals, samples = self._unpack(payloads)
         for rows in work.results(arrivals):
-            yield from result_rows(engine, rows, batch + 1)
+            yield from result_rows(db, rows, batch + 1)
         work.rebalance(samples)
         totals, missed, variance = totals.add(work.missed)
         packed = totals.to_bytes() + encode_tables(work.state(), shapes, program.fingerprint, batch + 1)

@@ -20,7 +20,7 @@ from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.row_kinds import RowKind
 from millpond.spark.operators.output import report_row, result_rows
 from millpond.spark.operators.payloads import SHARDS, payload_batch, split_rejected
-from millpond.spark.operators.shard import WHOLE, ShardProcessor, worker_engine
+from millpond.spark.operators.shard import WHOLE, ShardProcessor, worker_duckdb
 
 # The key of a shard's totals over all chunks: entries, bytes, revision.
 _TOTALS_KEY = -2
@@ -38,16 +38,16 @@ class SynopsisMapper:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         slots = self.program.of_stream(self.stream)
-        engine = worker_engine()
+        db = worker_duckdb()
         parts: list[Synopsis] = []
         for batch in batches:
             good, rejected = split_rejected(self.stream, batch)
             yield from rejected
             if slots and good.num_rows:
-                parts.append(Synopsis.of_batch(engine, slots, good))
+                parts.append(Synopsis.of_batch(db, slots, good))
                 if len(parts) > _MAX_PARTIALS:
-                    parts = [Synopsis.merged(engine, slots, parts)]
-        yield self._pack(slots, Synopsis.merged(engine, slots, parts))
+                    parts = [Synopsis.merged(db, slots, parts)]
+        yield self._pack(slots, Synopsis.merged(db, slots, parts))
 
     def _pack(self, slots: Sequence[SlotProgram], whole: Synopsis) -> pa.RecordBatch:
         """A payload for every shard; an empty one where there is nothing, so that all report their size."""
@@ -89,12 +89,12 @@ class SynopsisProcessor(ShardProcessor):
         self.program = program
 
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
-        engine = worker_engine()
+        db = worker_duckdb()
         slots, layout = self.program.slots, self.program.fingerprint
         parts = [Synopsis.from_bytes(data, slots, layout)[0] for data in payloads]
-        return self._update(engine, shard, Synopsis.merged(engine, slots, parts))
+        return self._update(db, shard, Synopsis.merged(db, slots, parts))
 
-    def _update(self, engine: DuckDb, shard: int, new: Synopsis) -> Iterator[pa.Table]:
+    def _update(self, db: DuckDb, shard: int, new: Synopsis) -> Iterator[pa.Table]:
         """Merge the synopsis of a micro-batch into the state; yield what changes in the answer."""
         changed = sorted(divide_synopsis(new, self.program.slots, lambda chunks: chunks))
         has_whole = shard == 0 and any(not term.chunked for term in self.program.terms)
@@ -107,11 +107,11 @@ class SynopsisProcessor(ShardProcessor):
         totals = self._load_totals() if self.program.chunked else (0, 0, 0)
         revision = 1 + max([totals[2], *(stored.revision for stored in found)])
         if new.entries or (is_first and has_whole):
-            now = Synopsis.merged(engine, self.program.slots, [old, new])
+            now = Synopsis.merged(db, self.program.slots, [old, new])
             for term in self.program.terms:
                 if term.chunked or has_whole:
-                    changes = self.program.changes(engine, term, (old, new, now), is_first, self.types)
-                    yield from result_rows(engine, changes, revision)
+                    changes = self.program.changes(db, term, (old, new, now), is_first, self.types)
+                    yield from result_rows(db, changes, revision)
             size = self._store(now, changed, revision)
         else:
             now, size = old, sum(stored.size for stored in found)

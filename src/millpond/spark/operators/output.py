@@ -39,12 +39,12 @@ TAIL_SCHEMA = (
 )
 
 
-def result_rows(engine: DuckDb, rows: pa.Table, revision: int) -> Iterator[pa.Table]:
+def result_rows(db: DuckDb, rows: pa.Table, revision: int) -> Iterator[pa.Table]:
     """Rows that are added to the answer; ``w`` says how often."""
     if not rows.num_rows:
         return
     if rows.column("w").to_numpy().max() > MOST_REPEATED:
-        rows = engine.query(_REPEATED, {"found": rows})
+        rows = db.query(_REPEATED, {"found": rows})
     weights = rows.column("w").cast(pa.int32())
     rows = rows.append_column("_weight", weights).rename_columns({"retracted": "_retracted"})
     count = rows.num_rows

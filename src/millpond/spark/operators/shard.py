@@ -21,7 +21,7 @@ WHOLE = -1
 
 
 @lru_cache(maxsize=2)
-def worker_engine(threads: int = 1) -> DuckDb:
+def worker_duckdb(threads: int = 1) -> DuckDb:
     """The DuckDB of this worker process."""
     return DuckDb(threads)
 

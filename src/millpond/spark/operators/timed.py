@@ -33,7 +33,7 @@ from millpond.runtime.codec import decode_tables, encode_tables
 from millpond.runtime.row_kinds import LATE, RowKind
 from millpond.spark.operators.output import rejected_rows, report_row, result_rows
 from millpond.spark.operators.payloads import payload_batch, split_rejected
-from millpond.spark.operators.shard import WHOLE, ShardProcessor, worker_engine
+from millpond.spark.operators.shard import WHOLE, ShardProcessor, worker_duckdb
 
 # The keys of the state store: the reorder buffer; the partial matches and groups.
 _BUFFER, _MATCHES = -3, WHOLE
@@ -50,7 +50,7 @@ class TimedMapper:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         feeds = self.program.of_stream(self.stream)
-        engine = worker_engine()
+        db = worker_duckdb()
         parts: dict[str, list[pa.Table]] = {feed.name: [] for feed in feeds}
         latest: int | None = None
         for batch in batches:
@@ -59,7 +59,7 @@ class TimedMapper:
             if not good.num_rows:
                 continue
             for feed in feeds:
-                parts[feed.name].append(engine.query(feed.reduce, {"batch": good}).cast(feed.schema))
+                parts[feed.name].append(db.query(feed.reduce, {"batch": good}).cast(feed.schema))
             if TIMESTAMP in good.schema.names:
                 last = pc.max(good.column(TIMESTAMP)).as_py()
                 latest = last if latest is None or (last is not None and last > latest) else latest
@@ -90,7 +90,7 @@ class TimedProcessor(ShardProcessor):
         self.program = program
 
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
-        engine, program = worker_engine(os.cpu_count() or 1), self.program
+        db, program = worker_duckdb(os.cpu_count() or 1), self.program
         held = self.get_value(_BUFFER)
         room = Room() if held is None else restored(program, held)
         data = self.get_value(_MATCHES)
@@ -100,12 +100,10 @@ class TimedProcessor(ShardProcessor):
             yield _late_rows(program, passage.late)
         size = 0 if data is None else len(data)
         if passage.ready or data is None:
-            step = advance(engine, program, kept, passage.ready, passage.room.final)
+            step = advance(db, program, kept, passage.ready, passage.room.final)
             for term in program.terms:
-                found = engine.query(
-                    term.changes_sql(self.types, data is None), step.tables(program, kept, term)
-                )
-                yield from result_rows(engine, found, revision + 1)
+                found = db.query(term.changes_sql(self.types, data is None), step.tables(program, kept, term))
+                yield from result_rows(db, found, revision + 1)
             kept = step.kept
             packed = encode_tables(kept, program.kept, program.fingerprint, revision + 1)
             self.put_value(_MATCHES, packed)

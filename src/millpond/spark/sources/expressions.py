@@ -8,6 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from millpond.query.model import Table
+from millpond.runtime.sql import Dialect
 
 # The longest value that a reason quotes.
 _MAX_WIDTH = 60
@@ -15,7 +16,7 @@ _MAX_WIDTH = 60
 
 def column_named(name: str) -> Column:
     """The column with this very name, whatever characters it contains."""
-    return F.col("`" + name.replace("`", "``") + "`")
+    return F.col(Dialect.SPARK.name_of(name))
 
 
 def optimizer_barrier() -> Column:

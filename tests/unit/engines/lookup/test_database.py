@@ -17,7 +17,7 @@ from millpond.engines.lookup.declaration import LookupRelation, read_declaration
 from millpond.engines.lookup.row_fetcher import RowFetcher
 from millpond.errors import MillpondError, RunError
 from millpond.query import types as domains
-from millpond.query.model import Column, Source, Table
+from millpond.query.model import Column, SourceSpec, Table
 from tests.support.lookups import INT_LABEL, relation, store
 
 COLUMNS = (Column("K", domains.INT), Column("LABEL", domains.STRING))
@@ -152,11 +152,11 @@ def test_what_is_wrong_is_said_in_one_line(
 def test_options_that_are_wrong(options: dict[str, str], told: str) -> None:
     given = {"url": "x", "dbtable": "R", "memory": "5", **options}
     with pytest.raises(MillpondError, match=f"^{told}"):
-        read_declaration(Table("R", COLUMNS, False, source=Source("lookup", given)))
+        read_declaration(Table("R", COLUMNS, False, source=SourceSpec("lookup", given)))
 
 
 def test_the_size_has_to_be_said() -> None:
-    table = Table("R", COLUMNS, False, source=Source("lookup", {"url": "x", "dbtable": "R"}))
+    table = Table("R", COLUMNS, False, source=SourceSpec("lookup", {"url": "x", "dbtable": "R"}))
     with pytest.raises(
         MillpondError, match=r"^R does not say how many of its rows may be kept; add memory 'N'"
     ):
@@ -167,7 +167,7 @@ def test_the_size_has_to_be_said() -> None:
 def test_what_the_declaration_says_comes_first() -> None:
     options = {"URL": "sqlite:///r.db", "dbtable": "R", "Memory": "7", "ttl": "10 minutes"}
     found = read_declaration(
-        Table("R", COLUMNS, False, source=Source("lookup", options)), 3, "lru", Path("/data")
+        Table("R", COLUMNS, False, source=SourceSpec("lookup", options)), 3, "lru", Path("/data")
     )
     assert (found.memory, found.policy, found.ttl) == (7, "lru", 600.0)
     assert found.url == "sqlite:////data/r.db" and "sqlite" not in repr(found)

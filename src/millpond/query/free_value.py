@@ -8,27 +8,29 @@ from fractions import Fraction
 End = tuple[Fraction, bool] | None
 
 
-def pick(low: End, high: End, step: Fraction, taken: set[Fraction], room: int) -> Fraction | None:
+def find_free_value(
+    low: End, high: End, step: Fraction, taken: set[Fraction], margin: int
+) -> Fraction | None:
     """A value between two ends, near to the lower one, that is not taken.
 
     Where there is only one end, ``room`` steps are left to it: columns in between may have to differ.
     """
     if step:
-        return _pick_stepped(low, high, step, taken, room)
-    return _pick_dense(low, high, taken)
+        return _find_stepped(low, high, step, taken, margin)
+    return _find_dense(low, high, taken)
 
 
-def _pick_stepped(low: End, high: End, step: Fraction, taken: set[Fraction], room: int) -> Fraction | None:
+def _find_stepped(low: End, high: End, step: Fraction, taken: set[Fraction], margin: int) -> Fraction | None:
     if low is not None:
         start, way = -(-low[0] // step) * step, step
         if low[1] and start == low[0]:
             start += step
-        start += room * step if high is None else 0
+        start += margin * step if high is None else 0
     elif high is not None:
         start, way = (high[0] // step) * step, -step
         if high[1] and start == high[0]:
             start -= step
-        start -= room * step
+        start -= margin * step
     else:
         start, way = Fraction(0), step
     for _ in range(len(taken) + 1):
@@ -40,7 +42,7 @@ def _pick_stepped(low: End, high: End, step: Fraction, taken: set[Fraction], roo
     return None
 
 
-def _pick_dense(low: End, high: End, taken: set[Fraction]) -> Fraction | None:
+def _find_dense(low: End, high: End, taken: set[Fraction]) -> Fraction | None:
     if low is not None and high is not None and low[0] == high[0]:
         return low[0] if not (low[1] or high[1] or low[0] in taken) else None
     if low is not None and high is not None:

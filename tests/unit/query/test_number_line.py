@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.query.model import Scalar
-from millpond.query.points import Points
+from millpond.query.number_line import Points
 from millpond.query.types import (
     BIGINT,
     BOOLEAN,

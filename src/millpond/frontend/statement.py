@@ -37,7 +37,7 @@ def position(text: str, offset: int) -> Position:
 
 
 @dataclass
-class Source:
+class Statement:
     """A statement as typed and as parsed."""
 
     text: str
@@ -56,7 +56,7 @@ class Source:
             if key in own:
                 self._grow(key, (own[key], own[key]))
             if key in self._spans:
-                self._spans[key] = self._widened(node, *self._spans[key], own.get(key))
+                self._spans[key] = self._widen(node, *self._spans[key], own.get(key))
                 self._grow(id(node.parent), self._spans[key])
             deep = depth.get(key, 0) + (not (isinstance(node, _CHAINS) and isinstance(node.parent, _CHAINS)))
             if deep > MAX_DEPTH:
@@ -74,12 +74,12 @@ class Source:
         first, last = self.span(node)
         return self.text[self.tokens[first].start : self.tokens[last].end + 1]
 
-    def typed(self, node: exp.Expr) -> str:
+    def slice_with_signs(self, node: exp.Expr) -> str:
         """The same with the + signs in front of it."""
         first, last = self.span(node)
         return self.text[self.tokens[first - self.pluses(node)].start : self.tokens[last].end + 1]
 
-    def shown(self, node: exp.Expr) -> str:
+    def excerpt(self, node: exp.Expr) -> str:
         """The same, fit for a message."""
         return one_line(self.slice(node))
 
@@ -162,7 +162,7 @@ class Source:
         first, last = self._spans.get(key, span)
         self._spans[key] = min(first, span[0]), max(last, span[1])
 
-    def _widened(self, node: exp.Expr, first: int, last: int, own: int | None) -> Span:
+    def _widen(self, node: exp.Expr, first: int, last: int, own: int | None) -> Span:
         if isinstance(node, exp.Literal) and not node.meta and self.word(first - 1) == ".":
             return first - 1, last
         is_leaf = isinstance(node, exp.Identifier | exp.Literal)

@@ -9,7 +9,7 @@ from itertools import product
 from math import prod
 
 from millpond.query.model import Comparison, Condition, Literal, Op, Ref
-from millpond.query.parts import Part, close_part, comparison_facts, with_literal
+from millpond.query.parts import Part, add_literal, close_part, comparison_facts
 from millpond.query.trees import aliases_in, conjuncts, refs
 from millpond.query.types import Family
 
@@ -17,7 +17,7 @@ from millpond.query.types import Family
 MAX_VALUES = 64
 
 
-def unconnected(part: Part) -> list[Part]:
+def split_unconnected(part: Part) -> list[Part]:
     """The part by occurrences that conditions connect: its matches are all combinations of theirs.
 
     Relations go with some stream, as only streams make matches come about.
@@ -25,7 +25,7 @@ def unconnected(part: Part) -> list[Part]:
     left = [{alias} for alias in part.aliases]
     for conjunct in conjuncts(part.condition):
         mentioned = aliases_in(conjunct)
-        if _by_constants(part, conjunct):
+        if _is_implied_by_constants(part, conjunct):
             continue
         connected = [s for s in left if s & mentioned]
         left = [s for s in left if not s & mentioned] + ([set().union(*connected)] if connected else [])
@@ -33,29 +33,29 @@ def unconnected(part: Part) -> list[Part]:
     alone = [s for s in left if not s & streams]
     pieces = sorted((s for s in left if s & streams), key=len)
     pieces[0] = pieces[0].union(*alone)
-    return [_restricted(part, members) for members in pieces]
+    return [_restrict(part, members) for members in pieces]
 
 
-def by_values(part: Part, columns: Sequence[Ref]) -> list[Part]:
+def split_by_values(part: Part, columns: Sequence[Ref]) -> list[Part]:
     """The part once for every combination of values of those columns that are compared across occurrences.
 
     Empty where there are no such columns, or too many values.
     """
     crossing = {r for c in part.literals if len(aliases_in(c)) > 1 for r in refs(c)}
-    cut = [ref for ref in columns if ref in crossing and _pinned(part, ref) is None]
-    values = [_values(part, ref) for ref in cut]
+    cut = [ref for ref in columns if ref in crossing and _find_single_value(part, ref) is None]
+    values = [_list_values(part, ref) for ref in cut]
     if not cut or not 0 < prod(map(len, values)) <= MAX_VALUES:
         return []
     found: list[Part] = []
     for combination in product(*values):
         piece: Part | None = part
         for ref, value in zip(cut, combination, strict=True):
-            piece = with_literal(piece, Comparison(ref, Op.EQ, value)) if piece is not None else None
+            piece = add_literal(piece, Comparison(ref, Op.EQ, value)) if piece is not None else None
         found += [piece] if piece is not None else []
     return found
 
 
-def _values(part: Part, ref: Ref) -> list[Literal]:
+def _list_values(part: Part, ref: Ref) -> list[Literal]:
     """Every value that a bounded column can have, but none where they are not known."""
     type_ = part.select.type_of(ref)
     r = part.closure.range(ref)
@@ -65,7 +65,7 @@ def _values(part: Part, ref: Ref) -> list[Literal]:
     return [_literal(part, ref, r.low + i * type_.step) for i in range(count)]
 
 
-def _restricted(part: Part, aliases: Collection[str]) -> Part:
+def _restrict(part: Part, aliases: Collection[str]) -> Part:
     """The part of some occurrences; of conditions with others, what constants imply for their columns."""
     select = replace(part.select, occurrences=tuple(o for o in part.select.occurrences if o.alias in aliases))
     elsewhere = {o.alias for o in part.select.occurrences} - set(aliases)
@@ -74,7 +74,7 @@ def _restricted(part: Part, aliases: Collection[str]) -> Part:
         return not elsewhere & aliases_in(condition)
 
     crossing = [c for c in part.literals if not here(c)]
-    implied = [fact for c in crossing for fact in _implied(part, c) if here(fact)]
+    implied = [fact for c in crossing for fact in _find_implied_bounds(part, c) if here(fact)]
     closed = close_part(
         select,
         part.points,
@@ -86,19 +86,20 @@ def _restricted(part: Part, aliases: Collection[str]) -> Part:
     return closed
 
 
-def _by_constants(part: Part, condition: Condition) -> bool:
+def _is_implied_by_constants(part: Part, condition: Condition) -> bool:
     """What constants say of its columns, each by itself, already implies the condition."""
     if not isinstance(condition, Comparison) or len(aliases_in(condition)) < 2:
         return False
-    if not all(_is_counted(part, ref) for ref in refs(condition)):
+    if not all(_has_exact_points(part, ref) for ref in refs(condition)):
         return False
     differences, apart = comparison_facts(condition, part.points)
-    return all(part.closure.told_by_constants(d.left, d.right) for d in differences) and all(
-        _pinned(part, d.left) is not None or _pinned(part, d.right) is not None for d in apart
+    return all(part.closure.is_implied_by_constants(d.left, d.right) for d in differences) and all(
+        _find_single_value(part, d.left) is not None or _find_single_value(part, d.right) is not None
+        for d in apart
     )
 
 
-def _implied(part: Part, condition: Condition) -> Iterator[Condition]:
+def _find_implied_bounds(part: Part, condition: Condition) -> Iterator[Condition]:
     """What a condition that constants imply says of each of its columns."""
     assert isinstance(condition, Comparison)
     for ref in refs(condition):
@@ -108,7 +109,7 @@ def _implied(part: Part, condition: Condition) -> Iterator[Condition]:
         if r.high is not None:
             yield Comparison(ref, Op.LT if r.high_strict else Op.LE, _literal(part, ref, r.high))
     for d in comparison_facts(condition, part.points)[1]:
-        left, right = _pinned(part, d.left), _pinned(part, d.right)
+        left, right = _find_single_value(part, d.left), _find_single_value(part, d.right)
         if left is not None and d.right is not None:
             yield Comparison(d.right, Op.NE, _literal(part, d.right, left - d.value))
         if right is not None:
@@ -120,7 +121,7 @@ def _literal(part: Part, ref: Ref, point: Fraction) -> Literal:
     return Literal(part.points.value(point, type_), type_)
 
 
-def _pinned(part: Part, ref: Ref | None) -> Fraction | None:
+def _find_single_value(part: Part, ref: Ref | None) -> Fraction | None:
     """The one value that a column can have."""
     if ref is None or ref not in part.closure.index:
         return None
@@ -128,5 +129,5 @@ def _pinned(part: Part, ref: Ref | None) -> Fraction | None:
     return r.low if r.low == r.high else None
 
 
-def _is_counted(part: Part, ref: Ref) -> bool:
+def _has_exact_points(part: Part, ref: Ref) -> bool:
     return part.select.type_of(ref).family not in (Family.STRING, Family.TIME, Family.INTERVAL)

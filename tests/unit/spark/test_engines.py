@@ -1,0 +1,52 @@
+"""Which engine runs which query."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from millpond.analysis.decide import decide
+from millpond.frontend.parse import parse
+from millpond.policies.registry import PolicyChoice
+from millpond.spark.admission import Allowance, Budget
+from millpond.spark.engines import ENGINES, choose_engine
+from millpond.spark.job import Job
+
+CATALOG = """
+CREATE STREAMING TABLE S (A INT, B INT);
+CREATE STREAMING TABLE T (D INT, E INT);
+CREATE STREAMING TABLE X (A INT, at TIMESTAMP);
+CREATE STREAMING TABLE Y (D INT, at TIMESTAMP);
+CREATE TABLE R (K INT, LABEL STRING);
+"""
+BUDGET = Allowance(Budget(10, PolicyChoice()))
+LOOKUP = Allowance(lookups={"R": cast(Any, None)})
+
+
+def make_job(query: str, allowance: Allowance) -> Job:
+    """A job as the engines see it when they decide whether to accept it: without Spark."""
+    [parsed] = parse(CATALOG + query)
+    return Job(cast(Any, None), decide(parsed), allowance, {})
+
+
+@pytest.mark.parametrize(
+    ("query", "allowance", "engine"),
+    [
+        ("SELECT A FROM S WHERE A > 10", Allowance(), "ExactEngine"),
+        ("SELECT DISTINCT A FROM S, T WHERE B < D AND A = 10", Allowance(), "ExactEngine"),
+        ("SELECT A, COUNT(*) FROM S WHERE A BETWEEN 0 AND 9 GROUP BY A", Allowance(), "ExactEngine"),
+        ("SELECT A, LABEL FROM S, R WHERE A = K", Allowance(), "StreamStaticEngine"),
+        ("SELECT COUNT(*) FROM S, R WHERE A = K", Allowance(), "TimedEngine"),
+        ("SELECT X.A FROM X, Y WHERE A = D AND X.at = Y.at", Allowance(), "TimedEngine"),
+        ("SELECT A, E FROM S, T WHERE A = D", BUDGET, "BudgetedEngine"),
+        ("SELECT A, LABEL FROM S, R WHERE A = K", LOOKUP, "LookupEngine"),
+    ],
+)
+def test_the_first_engine_that_accepts_a_job_runs_it(query: str, allowance: Allowance, engine: str) -> None:
+    assert type(choose_engine(make_job(query, allowance))).__name__ == engine
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: type(engine).__name__)
+def test_only_the_timed_engine_holds_rows_back(engine: Any) -> None:
+    assert engine.holds_rows_back == (type(engine).__name__ == "TimedEngine")
