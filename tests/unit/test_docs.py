@@ -22,8 +22,10 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "ben
 ABOUT_CODE = {"architecture.md", "paper-map.md", "what-to-keep.md", "CONTRIBUTING.md"}
 # Files and directories of a run, which belong to the user.
 USERS = {"_rejected/", "out/", "data/"}
-# Names that others define: PySpark, pytest, SQL.
+# Names that others define: PySpark, pytest.
 FOREIGN = {
+    "campaign",
+    "dropDuplicates",
     "maxFilesPerTrigger",
     "numRowsTotal",
     "pytest",
@@ -54,6 +56,8 @@ def problems(page: Path) -> list[str]:
             files: list[Path] = []  # names that follow a path in a cell are defined there
             for span in SPAN.findall(cell):
                 if PATH.fullmatch(span):
+                    if any(part.isupper() for part in span.split("/")):
+                        continue  # a placeholder, as in `engines/NAME/`
                     files += locate(page, span)
                     if span not in USERS and not locate(page, span):
                         found.append(f"path {span}")
@@ -88,7 +92,7 @@ def name_exists(page: Path, span: str, files: list[Path]) -> bool:
     if dotted := DOTTED.fullmatch(span):
         return resolves(dotted[1])
     match = IDENTIFIER.fullmatch(span)
-    if match is None or span.isupper() or span in FOREIGN:
+    if match is None or span.isupper() or span.endswith("_") or span in FOREIGN:
         return True
     name = match[1]
     is_name = "_" in name.strip("_") or match[2] or re.fullmatch(r"[A-Z][a-z]\w*[A-Z.]\w*", name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,3 +106,11 @@ def test_sqlglot_and_pyspark_stay_in_their_packages() -> None:
                 if library in found and layer_of(file) not in packages:
                     is_annotation = layer_of(file) == "__init__" and library == "pyspark"
                     assert is_annotation, f"{file.relative_to(SOURCE)} imports {library}"
+
+
+def test_the_architecture_page_has_the_same_table() -> None:
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = page.partition("## Layers")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| `")]
+    documented = {package.strip(" `"): set(re.findall(r"`(\w+)`", allowed)) for package, allowed in rows}
+    assert documented == ALLOWED
