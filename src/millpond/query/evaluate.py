@@ -157,7 +157,10 @@ class Matcher:
         bound: frozenset[int] = frozenset()
         left = list(range(len(aliases)))
         while left:
-            ready = {slot: [truth for used, truth in waiting if used <= bound | {slot}] for slot in left}
+            ready: dict[int, list[Truther]] = {slot: [] for slot in left}
+            for used, truth in waiting:
+                if len(missing := used - bound) == 1:
+                    ready[next(iter(missing))].append(truth)
             slot = max(left, key=lambda s: (not bound and s == first, len(ready[s]), -s))
             bound |= {slot}
             left.remove(slot)
