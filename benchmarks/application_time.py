@@ -44,7 +44,7 @@ QUERIES = {
     ),
     "distinct chain": f"SELECT DISTINCT B FROM S, T, U WHERE {CHAIN} AND B BETWEEN 0 AND 9 AND C < B",
     "largest of a chain": f"SELECT MAX(A) FROM S, T, U WHERE {CHAIN} AND A > B AND B > C",
-    "front of two demands": "SELECT DISTINCT 1 FROM S, T, U WHERE K < J AND C < B AND B < A",
+    "Pareto front of two requirements": "SELECT DISTINCT 1 FROM S, T, U WHERE K < J AND C < B AND B < A",
 }
 BATCH = 1_000_000  # rows of all streams together
 BATCHES = 20
@@ -133,7 +133,7 @@ def main() -> int:
     with workspace() as folder:
         table, flat = measure_on_spark(folder)
     print_table(["", "query", "k rows/s, one core", "entries"], alone)
-    head = ["through Spark", "s a batch", "M rows/s", "ratio to the scan", "entries 2 M", "entries 20 M"]
+    head = ["on Spark", "s per batch", "M rows/s", "ratio to the scan", "entries 2 M", "entries 20 M"]
     print_table(head, table)
     return 0 if flat else 1
 

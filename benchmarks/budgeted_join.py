@@ -59,7 +59,7 @@ def measure(
     def add_row(what: str, seconds: float, kept: tuple[int, int], size: int) -> None:
         speed = (f"{rows / seconds / 1e3:,.0f}", f"{bare / seconds:.2f}")
         out.append((kind, what, *speed, *(f"{number:,}" for number in kept), f"{size / 1e6:.1f}"))
-        print(f"  {what}: {seconds:.2f} s a batch", flush=True)
+        print(f"  {what}: {seconds:.2f} s per batch", flush=True)
 
     cores = spark.sparkContext.defaultParallelism
     for policy in ("auto", "lru", "rand"):

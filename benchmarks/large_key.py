@@ -50,7 +50,7 @@ def main() -> int:
             table.append((f"`{sql}`", f"{early:.2f}", f"{late:.2f}", f"{late / early:.2f}", f"{entries:,}"))
             print(f"  {table[-1]}", flush=True)
     spark.stop()
-    print_table(["query", "s a batch after 2 M rows", "after 20 M", "ratio", "entries"], table)
+    print_table(["query", "s per batch after 2 M rows", "after 20 M", "ratio", "entries"], table)
     return 1 if wrong else 0
 
 

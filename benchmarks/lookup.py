@@ -140,9 +140,9 @@ class Measurement:
                 if database == "PostgreSQL":
                     best = min(best or seconds, seconds)
                 add_row(
-                    f"look-ups, {database}, {policy}",
+                    f"lookup, {database}, {policy}",
                     seconds,
-                    f"{MEMORY:,} a worker",
+                    f"{MEMORY:,} per worker",
                     f"{hits / lookups:.1%}",
                 )
         for policy in ("lru", "lfu"):
@@ -183,7 +183,8 @@ def main() -> int:
             measurement.measure(references, databases, port if jar.exists() else None)
         spark.stop()
     print_table(
-        ["rows a batch", "join", "rows kept", "from the cache", "s a batch", "k rows/s"], measurement.table
+        ["rows per batch", "join", "rows kept", "from the cache", "s per batch", "k rows/s"],
+        measurement.table,
     )
     if not measurement.ratios:
         print(f"no JDBC driver at {jar}: Spark's own join was not measured")

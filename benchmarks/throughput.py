@@ -52,7 +52,7 @@ def measure(spark: SparkSession, folder: Path, files: int) -> list[tuple[object,
         out.append(
             (f"{rows:,}", what, f"{seconds:.2f}", f"{rows / seconds / 1e6:.1f}", f"{bare / seconds:.2f}")
         )
-        print(f"  {what}: {seconds:.2f} s a batch", flush=True)
+        print(f"  {what}: {seconds:.2f} s per batch", flush=True)
 
     add_row("bare scan", bare)
     first = 0.0
@@ -90,7 +90,7 @@ def main() -> None:
             write_stream(folder / name, columns, FILE, FILES, 4)
         table = [row for files in (1, 5) for row in measure(spark, folder, files)]
     spark.stop()
-    print_table(["rows a batch", "query", "s a batch", "M rows/s", "ratio to the scan"], table)
+    print_table(["rows per batch", "query", "s per batch", "M rows/s", "ratio to the scan"], table)
 
 
 if __name__ == "__main__":
