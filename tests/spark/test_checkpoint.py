@@ -35,7 +35,7 @@ class Run:
         files = Files(spark)
         self.folders = Folders(files, files.absolute(str(self.checkpoint)), files.absolute(str(self.output)))
 
-    def begin(self, asked: Query, partitions: int = 3) -> EarlierRun | None:
+    def start(self, asked: Query, partitions: int = 3) -> EarlierRun | None:
         continued = self.folders.check(asked)
         self.folders.claim(asked, partitions, continued)
         return continued
@@ -46,10 +46,10 @@ class Run:
 
 
 @pytest.fixture
-def begun(spark: SparkSession, tmp_path: Path) -> Run:
+def started(spark: SparkSession, tmp_path: Path) -> Run:
     """A run that has written something."""
     run = Run(spark, tmp_path)
-    assert run.begin(query()) is None
+    assert run.start(query()) is None
     run.write()
     return run
 
@@ -63,10 +63,10 @@ def begun(spark: SparkSession, tmp_path: Path) -> Run:
     ],
     ids=["as it was", "written otherwise", "from another place"],
 )
-def test_the_same_query_goes_on(begun: Run, same: Query) -> None:
-    continued = begun.begin(same, partitions=8)
+def test_the_same_query_continues_a_checkpoint(started: Run, same: Query) -> None:
+    continued = started.start(same, partitions=8)
     assert continued is not None and continued.partitions == 3
-    assert begun.begin(same) == continued
+    assert started.start(same) == continued
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_the_same_query_goes_on(begun: Run, same: Query) -> None:
         (query(catalog=CATALOG.replace("1 day", "2 days")), "T was declared with .*watermark 1 day;"),
     ],
 )
-def test_another_query_does_not(begun: Run, changed: Query, pattern: str) -> None:
+def test_another_query_is_refused(started: Run, changed: Query, pattern: str) -> None:
     with pytest.raises(
         MillpondError, match=f"is of another query: {pattern}.*new --checkpoint and a new --output"
     ):
-        begun.begin(changed)
+        started.start(changed)
 
 
 @pytest.mark.parametrize(
@@ -101,62 +101,64 @@ def test_another_query_does_not(begun: Run, changed: Query, pattern: str) -> Non
         ("[]", "is damaged"),
     ],
 )
-def test_a_note_that_cannot_be_read(begun: Run, note: str, pattern: str) -> None:
-    (begun.checkpoint / "._millpond.json.crc").unlink(missing_ok=True)
-    (begun.checkpoint / "_millpond.json").write_text(note)
+def test_a_note_of_another_format_or_a_damaged_one_is_refused(started: Run, note: str, pattern: str) -> None:
+    (started.checkpoint / "._millpond.json.crc").unlink(missing_ok=True)
+    (started.checkpoint / "_millpond.json").write_text(note)
     with pytest.raises(MillpondError, match=pattern):
-        begun.begin(query())
+        started.start(query())
 
 
-def test_a_checkpoint_of_somebody_else(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_checkpoint_that_millpond_did_not_write_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "cp" / "offsets").mkdir(parents=True)
     with pytest.raises(MillpondError, match="cp was not written by Millpond"):
-        Run(spark, tmp_path).begin(query())
+        Run(spark, tmp_path).start(query())
 
 
 @pytest.mark.parametrize("name", ["part-000000-0.json", "notes.txt"])
-def test_an_output_folder_with_files_of_somebody_else(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_an_output_folder_with_other_files_is_refused(spark: SparkSession, tmp_path: Path, name: str) -> None:
     run = Run(spark, tmp_path)
     run.write(name)
     with pytest.raises(
         MillpondError, match="out holds files that Millpond did not write; give a new --output"
     ):
-        run.begin(query())
+        run.start(query())
     assert not run.checkpoint.exists()
 
 
 @pytest.mark.parametrize("name", ["part-000000-0.json", "_rejected/part-000000-0.json"])
 @pytest.mark.parametrize("known", [False, True], ids=["new checkpoint", "checkpoint of another run"])
-def test_an_output_folder_of_another_run(spark: SparkSession, tmp_path: Path, name: str, known: bool) -> None:
-    Run(spark, tmp_path).begin(query())
+def test_an_output_folder_of_another_run_is_refused(
+    spark: SparkSession, tmp_path: Path, name: str, known: bool
+) -> None:
+    Run(spark, tmp_path).start(query())
     other = Run(spark, tmp_path, output="other", checkpoint="other-cp")
     if known:
-        other.begin(query())
+        other.start(query())
     mixed = Run(spark, tmp_path, checkpoint="other-cp")
     mixed.write(name)
     with pytest.raises(
         MillpondError, match=r"out holds the output of another run, which .*other-cp does not continue"
     ):
-        mixed.begin(query())
+        mixed.start(query())
 
 
-def test_an_output_folder_without_rows_is_free(spark: SparkSession, tmp_path: Path) -> None:
-    Run(spark, tmp_path).begin(query())
+def test_an_output_folder_without_rows_is_accepted(spark: SparkSession, tmp_path: Path) -> None:
+    Run(spark, tmp_path).start(query())
     again = Run(spark, tmp_path, checkpoint="new-cp")
-    assert again.begin(query()) is None
+    assert again.start(query()) is None
     again.write()
-    assert again.begin(query()) is not None
+    assert again.start(query()) is not None
 
 
-def test_a_run_may_go_on_in_a_new_folder(spark: SparkSession, begun: Run, tmp_path: Path) -> None:
+def test_a_run_may_continue_in_a_new_output_folder(spark: SparkSession, started: Run, tmp_path: Path) -> None:
     moved = Run(spark, tmp_path, output="second")
-    assert moved.begin(query()) is not None
+    assert moved.start(query()) is not None
     moved.write()
-    assert moved.begin(query()) is not None
+    assert moved.start(query()) is not None
 
 
-def test_a_crash_between_the_two_notes_is_harmless(begun: Run) -> None:
-    for file in (begun.output / "part-000000-0.json", begun.output / "_millpond"):
+def test_a_crash_between_the_two_notes_is_harmless(started: Run) -> None:
+    for file in (started.output / "part-000000-0.json", started.output / "_millpond"):
         file.unlink()
-    assert begun.begin(query()) is not None
-    assert json.loads((begun.output / "_millpond").read_text())["run"]
+    assert started.start(query()) is not None
+    assert json.loads((started.output / "_millpond").read_text())["run"]

@@ -1,4 +1,4 @@
-"""What is told of a failure: one line, the root cause."""
+"""A failure is reported in one line: its root cause."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ ABORTED = (
         ([], "no reason given"),
     ],
 )  # fmt: skip
-def test_the_root_cause_is_told_in_one_line(messages: list[str], line: str) -> None:
+def test_the_root_cause_is_reported_in_one_line(messages: list[str], line: str) -> None:
     assert summarise_messages(messages) == line
 
 

@@ -87,7 +87,7 @@ def postgres() -> Iterator[Server]:
         yield made
 
 
-def told(capsys: Captured) -> str:
+def error_line(capsys: Captured) -> str:
     """The one line that is said of a run that did not go well."""
     lines = [
         line for line in capsys.readouterr().err.splitlines() if not re.match("millpond: (start|run)", line)
@@ -99,7 +99,7 @@ def told(capsys: Captured) -> str:
 # --- runs ----------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_exact_and_its_hits_are_the_labs(folder: Folder, capsys: Captured) -> None:
+def test_a_run_is_exact_and_its_cache_hits_equal_those_of_the_lab(folder: Folder, capsys: Captured) -> None:
     folder.ask(more="memory '40', policy 'lfu'")
     folder.labels = folder.labels[:-2]  # one row a key, as in the lab
     store(folder.path / "r.db", "R", INT_LABEL, folder.labels)
@@ -132,7 +132,7 @@ def test_a_database_that_fails_ends_the_run_and_loses_no_row(
             run_module.PreparedRun, "start", lambda job, once: (database.rename(away), start(job, once))[1]
         )
         assert folder.run() == 4
-    line = told(capsys)
+    line = error_line(capsys)
     assert re.search(r"R: its database cannot be read \(2 times\): there is no file", line), line
     assert not database.exists()  # and none was made
     away.rename(database)
@@ -159,24 +159,24 @@ def test_what_cannot_be_run_is_refused_without_spark(
     folder = Folder(tmp_path)
     folder.ask(query, more)
     assert folder.run() == 2
-    assert re.search(pattern, told(capsys))
+    assert re.search(pattern, error_line(capsys))
 
 
-def test_a_database_that_is_not_there_is_found_out_before_spark_starts(
+def test_a_missing_database_is_reported_before_spark_starts(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_module, "open_session", None)
     folder = Folder(tmp_path)
     folder.ask(url="sqlite:///nosuch.db")
     assert folder.run() == 2
-    assert re.search(r"R: its database does not answer: there is no file .*/nosuch\.db; ", told(capsys))
+    assert re.search(r"R: its database does not answer: there is no file .*/nosuch\.db; ", error_line(capsys))
 
 
 def test_memory_and_policy_from_the_command_line(folder: Folder, capsys: Captured) -> None:
     folder.ask(more="ttl '1 hour'")
     folder.feed(1, KEYS[:500])
     assert folder.run("--memory", "30", "--policy", "best") == 2
-    assert "there is no policy 'best'" in told(capsys)
+    assert "there is no policy 'best'" in error_line(capsys)
     assert folder.run("--memory", "30", "--policy", "fifo") == 0
     assert folder.written() == folder.expected()
 
@@ -226,7 +226,7 @@ def test_several_relations(spark: SparkSession, tmp_path: Path) -> None:
     assert progress[0]["output_rows"] == sum(expected.values())
 
 
-def test_in_postgresql(postgres: Server, folder: Folder) -> None:
+def test_lookups_in_postgresql(postgres: Server, folder: Folder) -> None:
     engine = sa.create_engine(postgres.url)
     with engine.begin() as connection:
         connection.execute(sa.text("CREATE TABLE r (k INT, label TEXT)"))
@@ -241,7 +241,7 @@ def test_in_postgresql(postgres: Server, folder: Folder) -> None:
     assert sum(line["lookup_hits"] for line in folder.metrics()) > 500
 
 
-def test_a_name_of_two_things_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_name_of_both_a_view_and_a_lookup_relation_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     url = store(tmp_path / "db", "r", {"K": domains.INT}, [(1,)])
     millpond.lookup(spark, "twofold", url=url, dbtable="r", memory=5)
     spark.range(3).createOrReplaceTempView("Twofold")

@@ -33,7 +33,9 @@ def progress(rows: list[int], seconds: float, operators: list[tuple[str, int, in
         ([20, 7], [2], 27),  # not the sources that were counted: what Spark says
     ],
 )
-def test_a_row_counts_once_however_often_it_is_read(rows: list[int], scans: list[int], expected: int) -> None:
+def test_a_row_counts_once_however_often_its_source_is_scanned(
+    rows: list[int], scans: list[int], expected: int
+) -> None:
     batch = Tally(None, scans, 0.0).add(WrittenBatch(0, 0, 0, None, None), progress(rows, 1.0), 1.0)
     assert batch.input_rows == expected
 
@@ -54,7 +56,7 @@ SPARKS = ("dedupe", 5, 500)
         ([(None, None)], [], 0, 0),
     ],
 )
-def test_the_state_is_what_was_reported_and_what_spark_holds(
+def test_the_state_is_what_was_reported_plus_what_spark_holds(
     reports: list[tuple[int | None, int | None]],
     operators: list[tuple[str, int, int]],
     entries: int,
@@ -86,7 +88,9 @@ def test_totals_and_rate() -> None:
         (Phase.STOPPING, 15.0, Phase.STOPPING, 100.0),
     ],
 )
-def test_waiting_begins_after_a_while(phase: Phase, now: float, expected: Phase, rate: float) -> None:
+def test_a_run_without_batches_counts_as_waiting_after_two_seconds(
+    phase: Phase, now: float, expected: Phase, rate: float
+) -> None:
     tally = Tally(None, [1], 0.0)
     tally.add(WrittenBatch(0, 0, 0, None, None), progress([100], 1.0), 10.0)
     found = tally.snapshot(phase, now)

@@ -82,8 +82,8 @@ def folder(spark: SparkSession, tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def assert_told(capsys: Captured, pattern: str) -> None:
-    """One line on stderr, besides what a run says of itself, and nothing on stdout."""
+def assert_error(capsys: Captured, pattern: str) -> None:
+    """One line on stderr besides the progress lines, and nothing on stdout."""
     out, err = capsys.readouterr()
     lines = [line for line in err.splitlines() if not re.match("millpond: (starting|running|waiting)", line)]
     assert out == ""
@@ -123,7 +123,7 @@ def test_a_run_writes_rows_and_metrics(folder: Folder, capsys: Captured) -> None
     )
 
 
-def test_a_later_run_goes_on(folder: Folder) -> None:
+def test_a_later_run_continues(folder: Folder) -> None:
     metrics = ("--metrics", str(folder.path / "metrics"))
     folder.feed(1, [(1, 1)])
     assert folder.run(*metrics) == 0
@@ -137,7 +137,7 @@ def test_a_later_run_goes_on(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("format", OUTPUT_FORMATS)
-def test_formats(folder: Folder, spark: SparkSession, format: str) -> None:
+def test_every_output_format_holds_the_same_rows(folder: Folder, spark: SparkSession, format: str) -> None:
     folder.feed(1, [(1, None), (2, 20), "rubbish"])
     assert folder.run("--format", format) == 0
     found = spark.read.format(format).schema("A INT, B INT").option("header", "true").load(str(folder.output))
@@ -145,7 +145,7 @@ def test_formats(folder: Folder, spark: SparkSession, format: str) -> None:
     assert len(folder.rejected()) == 1
 
 
-def test_no_rows_at_all(folder: Folder) -> None:
+def test_a_run_without_input_rows(folder: Folder) -> None:
     assert folder.run() == 0
     assert folder.output.is_dir() and folder.rows() == Counter()
 
@@ -170,7 +170,7 @@ def test_the_operators_own_state_is_counted(folder: Folder) -> None:
     assert 0 < line["state_entries"] <= line["state_bound"]
 
 
-def test_a_row_that_is_read_twice_has_come_once(folder: Folder) -> None:
+def test_a_row_that_is_read_twice_is_counted_once(folder: Folder) -> None:
     folder.ask("SELECT A FROM S WHERE A < 2 UNION ALL SELECT B FROM S WHERE B < 2;\n")
     folder.feed(1, [(0, 0), (0, 5), (5, 5)])
     assert folder.run("--metrics", str(folder.path / "metrics")) == 0
@@ -178,14 +178,14 @@ def test_a_row_that_is_read_twice_has_come_once(folder: Folder) -> None:
     assert [line["input_rows"] for line in folder.metrics()] == [3]
 
 
-def test_one_of_several_queries(folder: Folder, capsys: Captured) -> None:
+def test_query_chooses_one_of_several(folder: Folder, capsys: Captured) -> None:
     folder.ask("SELECT B FROM S;\n" + FILTER)
     folder.feed(1, [(1, 2), (7, 7)])
     assert folder.run("--query", "2") == 0
     assert folder.rows() == Counter([(1, 2)])
 
 
-def test_state_stays_in_as_many_partitions_as_it_began_with(
+def test_a_continued_run_keeps_its_number_of_state_partitions(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used, real = [], ExactEngine.build
@@ -237,7 +237,7 @@ def test_what_cannot_be_run_is_refused_without_spark(
     folder = Folder(tmp_path)
     folder.ask(query, catalog)
     assert folder.run(*options) == 2
-    assert_told(capsys, pattern)
+    assert_error(capsys, pattern)
     assert not folder.output.exists()
 
 
@@ -278,7 +278,7 @@ def test_a_query_without_a_bound_is_refused(
 
 
 @pytest.mark.parametrize("query", ["SELECT DISTINCT A FROM S", "SELECT x.A FROM S x, S y WHERE x.B = y.B"])
-def test_the_bound_that_is_named_is_one(
+def test_the_suggested_condition_makes_the_query_bounded(
     query: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(run_module, "open_session")
@@ -297,7 +297,7 @@ def test_a_changed_query_does_not_continue_a_checkpoint(folder: Folder, capsys: 
     capsys.readouterr()
     folder.ask("SELECT A FROM S WHERE A < 6;\n")
     assert folder.run() == 2
-    assert_told(
+    assert_error(
         capsys, r"is of another query: it was SELECT A, B FROM S WHERE A < 5; .*new --checkpoint and a new"
     )
     assert folder.rows() == Counter([(1, 1)])
@@ -314,28 +314,28 @@ def test_a_changed_query_does_not_continue_a_checkpoint(folder: Folder, capsys: 
         ("SELECT A * B AS p FROM S;\n", (2_000_000_000, 2), [], "does not fit its SQL type"),
     ],
 )
-def test_a_failed_run(
+def test_a_failed_run_exits_with_4(
     folder: Folder, capsys: Captured, query: str, row: Any, options: list[str], pattern: str
 ) -> None:
     folder.ask(query)
     folder.feed(1, [(1, 1)])
     folder.feed(2, [(1, 2), row])
     assert folder.run(*options) == 4
-    assert_told(capsys, pattern)
+    assert_error(capsys, pattern)
     assert folder.rows().total() == 1  # the good batch, and nothing of the bad one
 
 
-def test_no_such_input(folder: Folder, capsys: Captured) -> None:
+def test_a_missing_input_folder_is_refused(folder: Folder, capsys: Captured) -> None:
     (folder.path / "in").rmdir()
     assert folder.run() == 2
-    assert_told(capsys, r"S: there is nothing at .*/in; create the folder")
+    assert_error(capsys, r"S: there is nothing at .*/in; create the folder")
 
 
 # --- interruptions ---------------------------------------------------------------------------------
 
 
-def slow(seconds: float) -> Callable[..., Any]:
-    """A build whose rows each take their time."""
+def build_slowly(seconds: float) -> Callable[..., Any]:
+    """A build whose rows each take some seconds."""
     real = ExactEngine.build
 
     def build(self: ExactEngine, job: Job) -> AnswerFrame:
@@ -347,7 +347,7 @@ def slow(seconds: float) -> Callable[..., Any]:
     return build
 
 
-def signalled(folder: Folder, numbers: list[signal.Signals], *options: str) -> int:
+def run_with_signals(folder: Folder, numbers: list[signal.Signals], *options: str) -> int:
     """Run, with signals a second apart once the first batch is being written."""
 
     def send() -> None:
@@ -378,9 +378,9 @@ def test_one_signal_lets_the_batch_end(
     for count, rows in enumerate(batches):
         folder.feed(count, rows)
     with monkeypatch.context() as patched:
-        patched.setattr(ExactEngine, "build", slow(0.7))
+        patched.setattr(ExactEngine, "build", build_slowly(0.7))
         before = signal.getsignal(number)
-        assert signalled(folder, [number], "--metrics", str(folder.path / "metrics"), *options) == 130
+        assert run_with_signals(folder, [number], "--metrics", str(folder.path / "metrics"), *options) == 130
         assert signal.getsignal(number) is before
     assert "millpond: stopped after" in capsys.readouterr().err.splitlines()[-1]
     assert folder.rows() == Counter({(0, 0): 2})  # all of the first batch and nothing of the second
@@ -389,14 +389,14 @@ def test_one_signal_lets_the_batch_end(
     assert folder.rows() == Counter({(n, n): 2 for n in range(4)})
 
 
-def test_two_signals_end_it_at_once(
+def test_two_signals_end_the_run_at_once(
     folder: Folder, spark: SparkSession, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.feed(1, [(1, 1)] * 2)
     with monkeypatch.context() as patched:
-        patched.setattr(ExactEngine, "build", slow(20))
+        patched.setattr(ExactEngine, "build", build_slowly(20))
         began = time.monotonic()
-        assert signalled(folder, [signal.SIGINT, signal.SIGINT]) == 130
+        assert run_with_signals(folder, [signal.SIGINT, signal.SIGINT]) == 130
         assert time.monotonic() - began < 20
     assert folder.rows() == Counter()
     assert folder.run() == 0
@@ -417,8 +417,8 @@ main_entry()
 """
 
 
-def test_a_killed_process_loses_and_doubles_nothing(folder: Folder) -> None:
-    """Killed while it publishes its second batch; the next one, in a process of its own, goes on quietly."""
+def test_a_killed_run_loses_no_row_and_writes_none_twice(folder: Folder) -> None:
+    """The first process is killed while it publishes its second batch; another process continues."""
     for number in range(3):
         folder.feed(number, [(number, n) for n in range(50)])
     source = str(Path(millpond.__file__).parents[1])

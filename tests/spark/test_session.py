@@ -1,4 +1,4 @@
-"""Sessions: whose settings hold, and how a Spark that cannot start is told of."""
+"""Sessions: which settings apply, and what is reported if Spark cannot start."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_session_beside_others_has_our_settings_and_changes_none(spark: SparkS
 @pytest.mark.parametrize(
     "master", ["", "localhost", "spark://", "spark://host", "http://host:1", "spark://a:b"]
 )
-def test_what_is_no_master(master: str) -> None:
+def test_a_malformed_master_is_refused(master: str) -> None:
     with pytest.raises(MillpondError, match="is not a Spark master; write ") as raised:
         _check_master(master)
     assert not isinstance(raised.value, RunError)
@@ -48,7 +48,7 @@ def test_what_is_no_master(master: str) -> None:
 @pytest.mark.parametrize(
     "master", ["local", "local[2]", "local[*]", "local-cluster[1,1,1024]", "yarn", "k8s://h:1"]
 )
-def test_what_may_be_a_master(master: str) -> None:
+def test_a_well_formed_master_is_accepted(master: str) -> None:
     _check_master(master)
 
 
@@ -68,7 +68,7 @@ def test_a_standalone_master_must_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "told"),
+    ("log", "message"),
     [
         ("JAVA_HOME is not set\n", "Spark needs Java 17 or newer, but no Java was found; install Java 17"),
         ("spark-class: line 97: /x/bin/java: No such file or directory\n", "but no Java was found; install"),
@@ -83,11 +83,11 @@ def test_a_standalone_master_must_answer() -> None:
         ("", "Spark's Java process did not start"),
     ],
 )
-def test_a_java_process_that_does_not_start(log: str, told: str) -> None:
-    assert told in str(_launch_error(log))
+def test_the_log_of_java_shows_why_it_did_not_start(log: str, message: str) -> None:
+    assert message in str(_launch_error(log))
 
 
-def in_a_process(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_in_a_process(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     source = str(Path(millpond.__file__).parents[1])
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
@@ -99,27 +99,27 @@ def in_a_process(code: str, *arguments: str, **environment: str) -> subprocess.C
     )
 
 
-def assert_failed_with(ended: subprocess.CompletedProcess[str], told: str) -> None:
-    """Exit code 4, and one line that tells why after the one that tells of the start."""
+def assert_failed_with(ended: subprocess.CompletedProcess[str], message: str) -> None:
+    """Exit code 4, and two lines: that Spark is starting, and why it failed."""
     assert (ended.returncode, ended.stdout) == (ExitCode.RUN_FAILED, "")
     first, second = ended.stderr.splitlines()
     assert first == "millpond: starting Spark"
-    assert told in second
+    assert message in second
 
 
-def test_no_java(tmp_path: Path) -> None:
+def test_a_machine_without_java(tmp_path: Path) -> None:
     (tmp_path / "query.sql").write_text(QUERY)
     arguments = ["run", str(tmp_path / "query.sql"), "--once", "--output", str(tmp_path / "out")]
     code = "from millpond.cli.main import main_entry; main_entry()"
-    ended = in_a_process(code, *arguments, JAVA_HOME=str(tmp_path))
+    ended = run_in_a_process(code, *arguments, JAVA_HOME=str(tmp_path))
     assert_failed_with(ended, "Spark needs Java 17 or newer, but no Java was found; install Java 17 or newer")
 
 
-def test_a_master_that_is_not_there(tmp_path: Path) -> None:
+def test_a_master_that_does_not_answer(tmp_path: Path) -> None:
     (tmp_path / "query.sql").write_text(QUERY)
     arguments = ["run", str(tmp_path / "query.sql"), "--once", "--output", str(tmp_path / "out")]
     code = "from millpond.cli.main import main_entry; main_entry()"
-    ended = in_a_process(code, *arguments, "--master", "spark://127.0.0.1:1")
+    ended = run_in_a_process(code, *arguments, "--master", "spark://127.0.0.1:1")
     assert_failed_with(ended, "the Spark master spark://127.0.0.1:1 does not answer: Connection refused")
 
 
@@ -133,7 +133,7 @@ with open_session() as spark:
 """
 
 
-def test_the_users_settings_win_and_spark_is_quiet(tmp_path: Path) -> None:
+def test_the_users_settings_win_and_spark_prints_nothing(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text(
         "spark.driver.memory 600m\n"
         "spark.master local[1]\n"
@@ -149,7 +149,7 @@ def test_the_users_settings_win_and_spark_is_quiet(tmp_path: Path) -> None:
         "spark.sql.session.timeZone": "UTC",
         "spark.app.name": "millpond",
     }
-    ended = in_a_process(SETTINGS, *expected, SPARK_CONF_DIR=str(tmp_path))
+    ended = run_in_a_process(SETTINGS, *expected, SPARK_CONF_DIR=str(tmp_path))
     assert (ended.returncode, ended.stderr) == (0, "")
     first, second = ended.stdout.splitlines()
     assert json.loads(first) == list(expected.values())

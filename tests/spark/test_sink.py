@@ -128,14 +128,16 @@ def test_an_empty_result_writes_no_file(
 
 
 @pytest.mark.parametrize("name", ["with space", "a:b", "[x]{y}*", "100%20", "é"])
-def test_folders_of_any_name(spark: SparkSession, files: Files, tmp_path: Path, name: str) -> None:
+def test_folder_names_may_contain_any_character(
+    spark: SparkSession, files: Files, tmp_path: Path, name: str
+) -> None:
     output = files.absolute(str(tmp_path / name))
     for _ in range(2):  # the second attempt has to find what the first one wrote
         Sink(files, output)(frame(spark, FIRST), 0)
     assert_holds(spark, tmp_path / name, FIRST)
 
 
-def test_columns_of_any_name(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+def test_column_names_may_contain_any_character(spark: SparkSession, files: Files, tmp_path: Path) -> None:
     names = ["max(A)", "a.b", "back`tick", "value"]
     rows = spark.createDataFrame(
         [(1, 2, 3, 4, 0, None)], SCHEMA.replace("A INT, S STRING", "a INT, b INT, c INT, d INT")
@@ -146,7 +148,7 @@ def test_columns_of_any_name(spark: SparkSession, files: Files, tmp_path: Path) 
     )
 
 
-def test_the_query_is_computed_once(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+def test_a_batch_is_computed_once(spark: SparkSession, files: Files, tmp_path: Path) -> None:
     """A stateful operator must not run twice in a batch, whatever the format and what is rejected."""
     for format in OUTPUT_FORMATS:
         calls = spark.sparkContext.accumulator(0)
@@ -161,12 +163,12 @@ def test_the_query_is_computed_once(spark: SparkSession, files: Files, tmp_path:
         assert (format, calls.value) == (format, len(FIRST))
 
 
-def test_no_such_format(files: Files, tmp_path: Path) -> None:
+def test_an_unknown_format_is_refused(files: Files, tmp_path: Path) -> None:
     with pytest.raises(MillpondError, match="'xml'; choose from json, parquet, csv, orc"):
         Sink(files, str(tmp_path), "xml")
 
 
-def test_after_a_stop_no_batch_begins(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+def test_after_a_stop_no_batch_starts(spark: SparkSession, files: Files, tmp_path: Path) -> None:
     sink = Sink(files, str(tmp_path))
     sink(frame(spark, FIRST), 0)
     sink.stop()
@@ -209,7 +211,7 @@ class Fragile(Files):
         super().rename(old, new)
 
 
-def test_a_crash_between_any_two_steps_leaves_each_batch_once(
+def test_after_a_crash_between_any_two_steps_each_batch_is_there_once(
     spark: SparkSession, files: Files, tmp_path: Path
 ) -> None:
     before = tmp_path / "before"
@@ -232,7 +234,7 @@ def test_a_crash_between_any_two_steps_leaves_each_batch_once(
     assert lives == len(fragile.steps)
 
 
-def test_a_batch_that_comes_again_smaller_leaves_nothing_of_the_larger(
+def test_a_repeated_batch_with_fewer_files_replaces_all_files_of_the_first(
     spark: SparkSession, files: Files, tmp_path: Path
 ) -> None:
     Sink(files, str(tmp_path))(frame(spark, FIRST, partitions=4), 0)
@@ -248,7 +250,7 @@ def test_batches_with_longer_numbers_are_other_batches(
     assert_holds(spark, tmp_path, FIRST, SECOND)
 
 
-def test_what_a_batch_raises_is_kept(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+def test_the_error_of_a_batch_is_kept(spark: SparkSession, files: Files, tmp_path: Path) -> None:
     sink = Sink(files, str(tmp_path))
     broken = frame(spark, FIRST).selectExpr("raise_error('broken') AS A", "S", "_kind", "_note")
     with pytest.raises(Exception, match="broken"):

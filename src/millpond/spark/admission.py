@@ -58,8 +58,8 @@ def admit(
     if tables:
         plan_lookups(verdict.query)  # refuses joins that cannot be answered row by row
         name = policy if isinstance(policy, str) else None
-        located = {table.name: find_table(read_declaration(table, memory, name, folder)) for table in tables}
-        return Allowance(lookups=located)
+        lookups = {table.name: find_table(read_declaration(table, memory, name, folder)) for table in tables}
+        return Allowance(lookups=lookups)
     if verdict.outcome == BOUNDED or memory is None:
         return Allowance()
     return Allowance(
@@ -124,23 +124,25 @@ def _preview_budgets(query: Query, folder: Path) -> str:
 def _bounds_that_help(verdict: Verdict) -> list[str]:
     """Conditions on the columns of the reasons that make the query bounded: only one if that is enough."""
     query = verdict.query
-    named = list(dict.fromkeys(name for reason in verdict.reasons for name in reason.columns))
-    types = {f"{ref}": (ref, kind) for ref, kind in _columns(query)}
-    bounds = [(types[name][0], *bound) for name in named if name in types and (bound := _bound(*types[name]))]
+    names = list(dict.fromkeys(name for reason in verdict.reasons for name in reason.columns))
+    types = {f"{ref}": (ref, kind) for ref, kind in _typed_columns(query)}
+    bounds = [
+        (types[name][0], *bound) for name in names if name in types and (bound := _make_bound(*types[name]))
+    ]
     for chosen in (*([each] for each in bounds), bounds):
         if chosen and decide(_add_conditions(query, [(ref, c) for ref, c, _ in chosen])).outcome == BOUNDED:
             return [text for _, _, text in chosen]
     return []
 
 
-def _columns(query: Query) -> Iterator[tuple[Ref, SqlType]]:
+def _typed_columns(query: Query) -> Iterator[tuple[Ref, SqlType]]:
     for select in query.selects:
         for occurrence in select.occurrences:
             for column in occurrence.table.columns:
                 yield Ref(occurrence.alias, column.name), column.type
 
 
-def _bound(ref: Ref, kind: SqlType) -> tuple[Condition, str] | None:
+def _make_bound(ref: Ref, kind: SqlType) -> tuple[Condition, str] | None:
     """A condition that bounds the values of a column, and its SQL text."""
 
     def compare(operator: Op, value: object) -> Comparison:

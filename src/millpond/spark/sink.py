@@ -68,7 +68,7 @@ class Sink:
         self._files = files
         self._output = output
         self._format = format
-        self._fresh = True
+        self._is_first_batch = True
         self._stopping = Event()
         self._rejected_of_relations = 0
 
@@ -94,20 +94,20 @@ class Sink:
             raise
 
     def _write(self, frame: DataFrame, batch: int) -> WrittenBatch:
+        """Write the results to the output folder and the rejected rows to ``_rejected``."""
         # A unique name, because tasks of an earlier attempt may still be writing after a kill.
         staging = f"{self._output}/{_STAGING}/{batch:06d}-{uuid4().hex[:8]}"
         written = self._stage(frame, batch, staging)
         folders = {RowKind.RESULT: self._output, RowKind.REJECTED: f"{self._output}/{REJECTED_FOLDER}"}
-        if self._fresh:  # only the first batch of a run can have been attempted before
+        if self._is_first_batch:  # only the first batch of a run can have been attempted before
             for folder in folders.values():
                 for name in self._files.names(folder, f"part-{batch:06d}-*"):
                     self._files.delete(f"{folder}/{name}")
         for kind, folder in folders.items():
-            self._publish(
-                f"{staging}/{KIND}={kind}", folder, batch, self._format if kind == RowKind.RESULT else "json"
-            )
+            format = self._format if kind is RowKind.RESULT else "json"
+            self._publish(f"{staging}/{KIND}={kind}", folder, batch, format)
         self._files.delete(f"{self._output}/{_STAGING}")
-        self._fresh = False
+        self._is_first_batch = False
         written = replace(written, rejected=written.rejected + self._rejected_of_relations)
         self._rejected_of_relations = 0
         return written
@@ -115,6 +115,7 @@ class Sink:
     # --- staging: rows of each kind go to the folder _kind=<kind> ---
 
     def _stage(self, frame: DataFrame, batch: int, staging: str) -> WrittenBatch:
+        """Write both kinds of rows to the staging folder, and count them."""
         observation = Observation(f"millpond-{batch}")
         if self._format == "json":
             self._stage_lines(_observe(frame, observation), staging)
@@ -142,6 +143,7 @@ class Sink:
         lines.write.mode("overwrite").partitionBy(KIND).text(staging)
 
     def _publish(self, staged: str, folder: str, batch: int, format: str) -> None:
+        """Move the staged files of one kind to their folder."""
         names = self._files.names(staged, "part-*")
         if names:
             self._files.make_folder(folder)
@@ -166,6 +168,7 @@ def _json(columns: Sequence[Column]) -> Column:
 
 
 def _rejected_line(name: str) -> Column:
+    """A rejected row as JSON: its stream, the reason, and the record."""
     fields = ("stream", "reason", "record")
     return _json([F.col(f"{NOTE}.{field}").alias(field) for field in fields]).alias(name)
 
@@ -194,6 +197,6 @@ def _observe(frame: DataFrame, observation: Observation) -> DataFrame:
 
 
 def _read_counts(observation: Observation, batch: int) -> WrittenBatch:
-    counted = observation.get
-    measures = {name: counted.pop(name) for name in BatchMeasure}
-    return WrittenBatch(batch, **counted, measures={n: v for n, v in measures.items() if v is not None})
+    counts = observation.get
+    measures = {name: counts.pop(name) for name in BatchMeasure}
+    return WrittenBatch(batch, **counts, measures={n: v for n, v in measures.items() if v is not None})

@@ -85,7 +85,7 @@ class LeafMapper:
             tables["recent"] = pa.table({"v": task.recent.cast(pa.float64(), safe=False)})
         if task.sample is not None:
             tables["sample"] = task.sample
-        packed = encode_tables(tables, _payload_shapes(leaf), self.program.fingerprint, 0)
+        packed = encode_tables(tables, _payload_schemas(leaf), self.program.fingerprint, 0)
         return _LEAF.pack(self.leaf) + packed
 
 
@@ -99,7 +99,7 @@ class _TaskSummary:
     sample: pa.Table | None = None
 
 
-def _payload_shapes(leaf: LeafProgram) -> dict[str, pa.Schema]:
+def _payload_schemas(leaf: LeafProgram) -> dict[str, pa.Schema]:
     return {
         "rows": pa.schema([*leaf.schema, ("place", pa.int64())]),
         "task": pa.schema([("count", pa.int64()), ("first", pa.int64())]),
@@ -120,20 +120,20 @@ class SheddingProcessor(ShardProcessor):
 
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
         db, program = worker_duckdb(), self.program
-        shapes = state_schemas(program)
+        schemas = state_schemas(program)
         data = self.get_value(WHOLE)
         totals, batch = MissedTotals(), 0
         tables: dict[str, pa.Table] = {}
         if data is not None:
             totals = MissedTotals.from_bytes(data)
-            tables, batch = decode_tables(data[MissedTotals.SIZE :], shapes, program.fingerprint)
+            tables, batch = decode_tables(data[MissedTotals.SIZE :], schemas, program.fingerprint)
         work = ShardBatch(db, program, self.choice, shard, tables, batch + 1)
         arrivals, samples = self._unpack(payloads)
         for rows in work.results(arrivals):
             yield from result_rows(db, rows, batch + 1)
         work.rebalance(samples)
         totals, missed, variance = totals.add(work.missed)
-        packed = totals.to_bytes() + encode_tables(work.state(), shapes, program.fingerprint, batch + 1)
+        packed = totals.to_bytes() + encode_tables(work.state(), schemas, program.fingerprint, batch + 1)
         self.put_value(WHOLE, packed)
         yield report_row(RowKind.STATE, work.entries, len(packed))
         for name, value in (
@@ -149,9 +149,9 @@ class SheddingProcessor(ShardProcessor):
         samples = []
         for data in payloads:
             (number,) = _LEAF.unpack_from(data)
-            shapes = _payload_shapes(self.program.leaves[number])
-            found, _ = decode_tables(data[_LEAF.size :], shapes, self.program.fingerprint)
-            tables = {name: found.get(name, schema.empty_table()) for name, schema in shapes.items()}
+            schemas = _payload_schemas(self.program.leaves[number])
+            found, _ = decode_tables(data[_LEAF.size :], schemas, self.program.fingerprint)
+            tables = {name: found.get(name, schema.empty_table()) for name, schema in schemas.items()}
             task = tables["task"].to_pylist()[0]
             rows, places = tables["rows"].drop_columns(["place"]), tables["rows"].column("place").to_numpy()
             recent = tables["recent"].column("v").to_numpy()
@@ -178,16 +178,23 @@ class MissedTotals:
     estimated: float = 0.0
     reported: int = 0
     variance: float = 0.0
-    varied: int = 0
+    reported_variance: int = 0
 
     def add(self, missed: MissedEstimate) -> tuple[MissedTotals, int, int]:
         """The totals after a batch, and the missed rows and variance to report for it."""
         estimated, variance = self.estimated + missed.value, self.variance + missed.variance
-        more, wider = max(0, floor(estimated) - self.reported), max(0, floor(variance) - self.varied)
-        return MissedTotals(estimated, self.reported + more, variance, self.varied + wider), more, wider
+        more, wider = (
+            max(0, floor(estimated) - self.reported),
+            max(0, floor(variance) - self.reported_variance),
+        )
+        return (
+            MissedTotals(estimated, self.reported + more, variance, self.reported_variance + wider),
+            more,
+            wider,
+        )
 
     def to_bytes(self) -> bytes:
-        return _TOTALS.pack(self.estimated, self.reported, self.variance, self.varied)
+        return _TOTALS.pack(self.estimated, self.reported, self.variance, self.reported_variance)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> MissedTotals:

@@ -38,7 +38,7 @@ from millpond.spark.operators.shard import WHOLE, ShardProcessor, worker_duckdb
 # The keys of the state store: the reorder buffer; the partial matches and groups.
 _BUFFER, _MATCHES = -3, WHOLE
 # The column with the timestamp of every row, also of rows that no feed takes.
-TIMESTAMP = "_clock"
+TIMESTAMP = "_timestamp"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Queries in time on Spark: rows wait for each other, late rows are told, relations are read at the start."""
+"""Timed queries on Spark: rows wait in the reorder buffer, late rows are rejected, relations read once."""
 
 from __future__ import annotations
 

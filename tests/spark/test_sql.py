@@ -125,7 +125,9 @@ def test_rows_are_those_of_the_batch_answer(
     assert Counter(map(tuple, emitted)) == Counter(map(tuple, truth.collect()))
 
 
-def test_a_large_synopsis_is_cut_and_stays_exact(spark: SparkSession, view: View, tmp_path: Path) -> None:
+def test_a_large_synopsis_is_divided_into_chunks_and_stays_exact(
+    spark: SparkSession, view: View, tmp_path: Path
+) -> None:
     keys = [i * 7919 % 100_000 for i in range(3_000)]
     view("S", "k INT", [[(k,) for k in keys[:1000]], [(k,) for k in keys[1000:1500]]])
     view("T", "j INT", [[(k + 1,) for k in keys[500:1200]], [(k + 1,) for k in keys[:800]]])
@@ -164,7 +166,7 @@ def test_another_query_on_the_checkpoint_is_refused(spark: SparkSession, view: V
         run(millpond.sql(spark, query.format(6)), tmp_path)
 
 
-def test_what_cannot_run_is_refused_at_once(spark: SparkSession, view: View) -> None:
+def test_a_query_that_cannot_run_is_refused_at_once(spark: SparkSession, view: View) -> None:
     view("S", "k INT", [[(1,)]])
     view("T", "j INT", [[(1,)]])
     with pytest.raises(millpond.MillpondError, match="unbounded"):

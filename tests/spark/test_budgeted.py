@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import millpond
 from millpond.cli import main as cli
-from millpond.engines.budgeted import compile as shedding_compile
+from millpond.engines.budgeted import compile as budgeted_compile
 from millpond.lab.workloads import SYNTHETIC
 
 Captured = pytest.CaptureFixture[str]
@@ -86,7 +86,7 @@ def feed_roof(streams: Streams, batches: int, size: int) -> None:
         streams.feed(R=left, S=right)
 
 
-def test_a_run_under_a_budget(streams: Streams, capsys: Captured) -> None:
+def test_a_run_on_a_budget_keeps_it_and_estimates_what_it_misses(streams: Streams, capsys: Captured) -> None:
     feed_roof(streams, 6, 40)
     assert streams.run("--memory", "10", "--policy", "heeb") == 0
     found, truth, metrics = streams.rows(), streams.truth(JOIN), streams.metrics()
@@ -95,13 +95,17 @@ def test_a_run_under_a_budget(streams: Streams, capsys: Captured) -> None:
     assert sum(batch["shed_rows"] for batch in metrics) == 2 * 240 - 10
     missed = truth.total() - found.total()
     assert abs(sum(batch["missed_rows"] for batch in metrics) - missed) <= max(3, 0.1 * missed)
-    assert f"{found.total():,} out" in (said := capsys.readouterr().err)
-    assert "470 shed, about" in said and "results missed" in said and "10 of at most 10 entries kept" in said
+    assert f"{found.total():,} out" in (printed := capsys.readouterr().err)
+    assert (
+        "470 shed, about" in printed
+        and "results missed" in printed
+        and "10 of at most 10 entries kept" in printed
+    )
 
 
 def test_a_large_budget_gives_the_exact_answer(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     """In several shards, with a relation, a filter, another condition, and rows that cannot be read."""
-    monkeypatch.setattr(shedding_compile, "TUPLES_PER_SHARD", 250)
+    monkeypatch.setattr(budgeted_compile, "TUPLES_PER_SHARD", 250)
     query = "SELECT R.K, NAME FROM R, S, L WHERE R.K = S.K AND R.V = L.V AND R.V < S.V AND S.V <> 3"
     streams.ask(query)
     streams.feed(L=[{"V": v, "NAME": f"name {v}"} for v in (0, 1, 2, 4)])
@@ -115,8 +119,8 @@ def test_a_large_budget_gives_the_exact_answer(streams: Streams, monkeypatch: py
     assert sum(batch["shed_rows"] + batch["missed_rows"] for batch in metrics) == 0
 
 
-def test_it_goes_on_where_it_stopped(streams: Streams) -> None:
-    """Two runs, one after the other, write what one run would have written; where rows are may change."""
+def test_two_runs_write_the_same_as_one(streams: Streams) -> None:
+    """Two runs, one after the other, write what one run would have written; the source may change."""
     feed_roof(streams, 3, 40)
     assert streams.run("--memory", "8") == 0
     feed_roof(streams, 3, 40)
@@ -139,24 +143,26 @@ def test_a_bounded_query_needs_no_budget(streams: Streams) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("options", "message"),
     [
         (["--memory", "0"], "a budget of 0 tuples keeps nothing; give at least 1"),
-        (["--memory", "5", "--policy", "best"], "there is no policy 'best'; choose from auto, heeb,"),
-        (["--policy", "lru"], "a policy chooses what a budget keeps; give --memory N too"),
+        (["--memory", "5", "--policy", "best"], "there is no policy 'best'; choose from auto,"),
+        (["--policy", "lru"], "--policy needs a budget to choose for; give --memory N too"),
     ],
 )
-def test_wrong_options(streams: Streams, capsys: Captured, options: list[str], complaint: str) -> None:
+def test_wrong_options_are_refused(
+    streams: Streams, capsys: Captured, options: list[str], message: str
+) -> None:
     assert streams.run(*options) == 2
-    assert complaint in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_the_refusal_shows_the_way(streams: Streams, capsys: Captured) -> None:
+def test_the_refusal_of_an_unbounded_query_suggests_a_budget(streams: Streams, capsys: Captured) -> None:
     assert streams.run() == 2
-    assert "with --memory N it runs" in capsys.readouterr().err
+    assert "with --memory N it keeps the N tuples" in capsys.readouterr().err
 
 
-def test_a_dataframe_under_a_budget(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_dataframe_on_a_budget(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("sent", "seen"):
         folder = tmp_path / name
         folder.mkdir()

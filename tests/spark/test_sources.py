@@ -28,12 +28,12 @@ AB = "A INT, B INT"
 NUMBERS = count()
 
 
-def declared(columns: str, using: str = "", kind: str = "STREAMING TABLE") -> Table:
+def declare(columns: str, using: str = "", kind: str = "STREAMING TABLE") -> Table:
     [query] = parse(f"CREATE {kind} S ({columns}) {using}; SELECT COUNT(*) FROM S")
     return query.tables["S"]
 
 
-def opened(
+def open_stream(
     spark: SparkSession,
     folder: Path,
     columns: str,
@@ -42,16 +42,16 @@ def opened(
     lines: Sequence[str] = (),
 ) -> OpenSource:
     """A stream with a file of these lines in data/S."""
-    written(folder, lines)
-    return open_source(spark, declared(columns, using), folder, strict)
+    write_lines(folder, lines)
+    return open_source(spark, declare(columns, using), folder, strict)
 
 
-def written(folder: Path, lines: Sequence[str], name: str = "a.txt") -> None:
+def write_lines(folder: Path, lines: Sequence[str], name: str = "a.txt") -> None:
     (folder / "data" / "S").mkdir(parents=True, exist_ok=True)
     (folder / "data" / "S" / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def streamed(frame: DataFrame) -> list[Row]:
+def read_stream(frame: DataFrame) -> list[Row]:
     """All rows of a streaming frame."""
     assert frame.isStreaming
     name = f"rows_{next(NUMBERS)}"
@@ -61,7 +61,7 @@ def streamed(frame: DataFrame) -> list[Row]:
 
 
 def reasons(frame: DataFrame) -> list[str | None]:
-    return [row[REASON] for row in streamed(frame.select(REASON))]
+    return [row[REASON] for row in read_stream(frame.select(REASON))]
 
 
 def json(options: str = "") -> str:
@@ -159,35 +159,35 @@ CSV = [
 
 
 @pytest.fixture(scope="module", params=[("json", JSON), ("csv", CSV)], ids=["json", "csv"])
-def judged(
+def checked_rows(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[list[Case], list[Row]]:
     """The cases of a format, and the rows of one query over all of them with blank lines between."""
     format_, cases = request.param
     lines = [line for case in cases for line in (case.line, "", "   ")[: 3 if format_ == "json" else 2]]
     using = f"USING {format_} OPTIONS (path 'data/S')"
-    source = opened(spark, tmp_path_factory.mktemp(format_), TYPES, using, lines=lines)
+    source = open_stream(spark, tmp_path_factory.mktemp(format_), TYPES, using, lines=lines)
     assert source.rejects
-    assert source.frame.columns == [*spark_schema(declared(TYPES)).names, REASON, RECORD]
-    return cases, streamed(source.frame)
+    assert source.frame.columns == [*spark_schema(declare(TYPES)).names, REASON, RECORD]
+    return cases, read_stream(source.frame)
 
 
-def test_each_record_gets_its_reason(judged: tuple[list[Case], list[Row]]) -> None:
-    cases, rows = judged
+def test_each_record_gets_its_reason(checked_rows: tuple[list[Case], list[Row]]) -> None:
+    cases, rows = checked_rows
     found = [(case.title, row[REASON]) for case, row in zip(cases, rows, strict=True)]
     assert found == [(case.title, case.reason) for case in cases]
 
 
-def test_the_record_is_kept_as_it_came(judged: tuple[list[Case], list[Row]]) -> None:
-    cases, rows = judged
+def test_a_rejected_row_keeps_its_record(checked_rows: tuple[list[Case], list[Row]]) -> None:
+    cases, rows = checked_rows
     kept = [case.line if case.reason else None for case in cases]
     if "far" in cases[-1].title:  # Spark has read it, and does not keep its text
         kept[-1] = "{" + ",".join(f'"{name}":null' for name in "ABDTXFPLYN") + "}"
     assert [row[RECORD] for row in rows] == kept
 
 
-def test_good_values_have_their_types(judged: tuple[list[Case], list[Row]]) -> None:
-    _, rows = judged
+def test_good_values_have_their_types(checked_rows: tuple[list[Case], list[Row]]) -> None:
+    _, rows = checked_rows
     merged = {name: next(v for row in rows if (v := row[name]) is not None) for name in "ABDTXFPLYN"}
     day, moment = date(2024, 2, 29), datetime(2024, 2, 29, 12)
     assert merged == {
@@ -212,12 +212,12 @@ def test_good_values_have_their_types(judged: tuple[list[Case], list[Row]]) -> N
 def test_a_bad_value_in_an_unused_column_is_found(
     spark: SparkSession, tmp_path: Path, using: str, lines: list[str]
 ) -> None:
-    frame = opened(spark, tmp_path, AB, using, lines=lines).frame
-    assert len(streamed(frame.where(f"{REASON} IS NOT NULL").select(REASON))) == 2
-    kept = streamed(frame.where(f"{REASON} IS NULL").select("A"))
+    frame = open_stream(spark, tmp_path, AB, using, lines=lines).frame
+    assert len(read_stream(frame.where(f"{REASON} IS NOT NULL").select(REASON))) == 2
+    kept = read_stream(frame.where(f"{REASON} IS NULL").select("A"))
     assert [row["A"] for row in kept] == ([] if "multiLine" in using else [10, 1])
     # The same with a condition that Spark would like to apply while it reads.
-    both = streamed(frame.where(f"{REASON} IS NOT NULL OR A = 10").select("A", REASON))
+    both = read_stream(frame.where(f"{REASON} IS NOT NULL OR A = 10").select("A", REASON))
     assert [row[REASON] is None for row in both].count(False) == 2
     assert all(row["A"] == 10 for row in both if row[REASON] is None)
 
@@ -232,21 +232,23 @@ def test_a_bad_value_in_an_unused_column_is_found(
     ],
     ids=["select", "where", "no column"],
 )
-def test_strict_ends_the_query_at_an_unused_column(
+def test_strict_fails_on_a_bad_value_in_an_unused_column(
     spark: SparkSession, tmp_path: Path, using: str, line: str, query: object
 ) -> None:
-    source = opened(spark, tmp_path, AB, using, strict=True, lines=[line])
+    source = open_stream(spark, tmp_path, AB, using, strict=True, lines=[line])
     assert not source.rejects and source.frame.columns == ["A", "B"]
     assert callable(query)
     with pytest.raises(StreamingQueryException) as error:
-        streamed(query(source.frame))
+        read_stream(query(source.frame))
     assert f"malformed row in S: B: 'x' is not INT: {line}" in str(error.value)
 
 
-def test_strict_leaves_good_rows_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_strict_does_not_change_good_rows(spark: SparkSession, tmp_path: Path) -> None:
     columns = "A INT NOT NULL CHECK (A > 0), B INT"
-    source = opened(spark, tmp_path, columns, json(), strict=True, lines=['{"A": 1}', '{"A": 2, "B": 3}'])
-    assert streamed(source.frame) == [Row(A=1, B=None), Row(A=2, B=3)]
+    source = open_stream(
+        spark, tmp_path, columns, json(), strict=True, lines=['{"A": 1}', '{"A": 2, "B": 3}']
+    )
+    assert read_stream(source.frame) == [Row(A=1, B=None), Row(A=2, B=3)]
 
 
 # --- CHECK and NOT NULL ---------------------------------------------------------------------------------
@@ -293,18 +295,18 @@ def test_strict_leaves_good_rows_alone(spark: SparkSession, tmp_path: Path) -> N
         ("A INT NOT NULL CHECK (A > 0)", '{"A": "x"}', "A: 'x' is not INT"),
     ],
 )  # fmt: skip
-def test_constraints(
+def test_a_row_that_breaks_a_constraint_is_rejected(
     spark: SparkSession, tmp_path: Path, columns: str, line: str, reason: str | None
 ) -> None:
-    written(tmp_path, [line])
-    [row] = open_source(spark, declared(columns, json(), "TABLE"), tmp_path).frame.collect()
+    write_lines(tmp_path, [line])
+    [row] = open_source(spark, declare(columns, json(), "TABLE"), tmp_path).frame.collect()
     assert (row[REASON], row[RECORD]) == (reason, line if reason else None)
 
 
 def test_a_broken_csv_row_is_shown_as_json(spark: SparkSession, tmp_path: Path) -> None:
     columns = "A INT CHECK (A > 0), N STRING"
-    frame = opened(spark, tmp_path, columns, csv(), lines=["0,"]).frame
-    assert streamed(frame.select(RECORD)) == [Row(**{RECORD: '{"A":0,"N":null}'})]
+    frame = open_stream(spark, tmp_path, columns, csv(), lines=["0,"]).frame
+    assert read_stream(frame.select(RECORD)) == [Row(**{RECORD: '{"A":0,"N":null}'})]
 
 
 # --- options --------------------------------------------------------------------------------------------
@@ -349,60 +351,60 @@ def test_options_reach_spark(
     lines: list[str],
     expected: list[str | None],
 ) -> None:
-    assert reasons(opened(spark, tmp_path, columns, using, lines=lines).frame) == expected
+    assert reasons(open_stream(spark, tmp_path, columns, using, lines=lines).frame) == expected
 
 
-def test_files_a_trigger(spark: SparkSession, tmp_path: Path) -> None:
+def test_max_files_per_trigger(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
-        written(tmp_path, ['{"A": 1}'], name)
-    frame = opened(spark, tmp_path, AB, json(", maxFilesPerTrigger '2'"), lines=['{"A": 1}']).frame
+        write_lines(tmp_path, ['{"A": 1}'], name)
+    frame = open_stream(spark, tmp_path, AB, json(", maxFilesPerTrigger '2'"), lines=['{"A": 1}']).frame
     sizes: list[int] = []
     query = frame.writeStream.foreachBatch(lambda batch, _: sizes.append(batch.count()))
     query.trigger(availableNow=True).start().awaitTermination()
     assert sizes == [2, 2]
 
 
-def test_a_column_from_the_names_of_folders(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_partition_column_comes_from_folder_names(spark: SparkSession, tmp_path: Path) -> None:
     for folder, line in (("day=1", '{"A": 1}'), ("day=x", '{"A": 2}')):
-        written(tmp_path / "data" / "S" / folder, [line])
+        write_lines(tmp_path / "data" / "S" / folder, [line])
         (tmp_path / "data" / "S" / folder / "data" / "S" / "a.txt").rename(
             tmp_path / "data" / "S" / folder / "a.txt"
         )
-    rows = streamed(opened(spark, tmp_path, "A INT, day INT", json()).frame)
+    rows = read_stream(open_stream(spark, tmp_path, "A INT, day INT", json()).frame)
     found = sorted((row["A"], row["day"], row[REASON]) for row in rows)
     assert found == [(1, 1, None), (2, None, "day: 'x' is not INT")]
 
 
 @pytest.mark.parametrize("option", ["mode 'DROPMALFORMED'", "columnNameOfCorruptRecord 'x'"])
 @pytest.mark.parametrize("using", [json, csv])
-def test_options_that_hide_rows_are_refused(
+def test_options_that_hide_malformed_rows_are_refused(
     spark: SparkSession, tmp_path: Path, using: object, option: str
 ) -> None:
     assert callable(using)
     with pytest.raises(MillpondError, match=option.split()[0]) as error:
-        opened(spark, tmp_path, AB, using(f", {option}"))
+        open_stream(spark, tmp_path, AB, using(f", {option}"))
     assert error.value.remedy and "leave it out" in error.value.remedy
 
 
 # --- where rows come from -------------------------------------------------------------------------------
 
 
-def test_a_relative_path_starts_at_the_folder(
+def test_a_relative_path_is_relative_to_the_folder(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "q[1] {2}"
     monkeypatch.chdir(tmp_path)
-    frame = opened(spark, folder, AB, json(), lines=['{"A": 1}']).frame
-    assert [row["A"] for row in streamed(frame)] == [1]
+    frame = open_stream(spark, folder, AB, json(), lines=['{"A": 1}']).frame
+    assert [row["A"] for row in read_stream(frame)] == [1]
     monkeypatch.chdir("/")
     for path in (f"{tmp_path}/*/data/S", f"file:{tmp_path}/*/data/S"):
-        frame = opened(spark, tmp_path, AB, f"USING json OPTIONS (path '{path}')").frame
-        assert [row["A"] for row in streamed(frame)] == [1]
+        frame = open_stream(spark, tmp_path, AB, f"USING json OPTIONS (path '{path}')").frame
+        assert [row["A"] for row in read_stream(frame)] == [1]
 
 
 def test_a_static_relation(spark: SparkSession, tmp_path: Path) -> None:
-    written(tmp_path, ["K,LABEL", "1,a", "x,b"])
-    table = declared("K INT, LABEL STRING", csv(", header 'true'"), "TABLE")
+    write_lines(tmp_path, ["K,LABEL", "1,a", "x,b"])
+    table = declare("K INT, LABEL STRING", csv(", header 'true'"), "TABLE")
     frame = open_source(spark, table, tmp_path).frame
     assert not frame.isStreaming
     assert [tuple(row) for row in frame.collect()] == [
@@ -411,24 +413,24 @@ def test_a_static_relation(spark: SparkSession, tmp_path: Path) -> None:
     ]
 
 
-def test_a_format_with_types_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_format_with_its_own_types(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql("SELECT 1 AS A, 2 AS B UNION ALL SELECT -1, NULL").coalesce(1).write.parquet(f"{tmp_path}/p")
     using = "USING parquet OPTIONS (path 'p')"
-    plain = opened(spark, tmp_path, AB, using)
+    plain = open_stream(spark, tmp_path, AB, using)
     assert not plain.rejects and plain.frame.columns == ["A", "B"]
-    assert streamed(plain.frame) == [Row(A=1, B=2), Row(A=-1, B=None)]
-    checked = opened(spark, tmp_path, "A INT CHECK (A > 0), B INT NOT NULL", using)
-    assert [tuple(row) for row in streamed(checked.frame)] == [
+    assert read_stream(plain.frame) == [Row(A=1, B=2), Row(A=-1, B=None)]
+    checked = open_stream(spark, tmp_path, "A INT CHECK (A > 0), B INT NOT NULL", using)
+    assert [tuple(row) for row in read_stream(checked.frame)] == [
         (1, 2, None, None),
         (-1, None, "B is NULL but declared NOT NULL", '{"A":-1,"B":null}'),
     ]
 
 
-def test_xml_is_not_trusted_either(spark: SparkSession, tmp_path: Path) -> None:
+def test_malformed_xml_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
     lines = ["<r><A>1</A><B>2</B></r>", "<r><A>x</A><B>3</B></r>"]
     using = "USING xml OPTIONS (path 'data/S', rowTag 'r')"
-    frame = opened(spark, tmp_path, AB, using, lines=lines).frame
-    good, bad = streamed(frame.select("B", REASON))
+    frame = open_stream(spark, tmp_path, AB, using, lines=lines).frame
+    good, bad = read_stream(frame.select("B", REASON))
     assert (good["B"], good[REASON]) == (2, None)
     assert bad[REASON].startswith("not valid XML, or a value is not of its declared type")
 
@@ -447,11 +449,11 @@ def first_batch(frame: DataFrame) -> list[Row]:
     return rows[:200]
 
 
-def test_a_source_with_columns_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
-    same = opened(spark, tmp_path, "timestamp TIMESTAMP, VALUE BIGINT", RATE)
+def test_a_source_with_its_own_schema(spark: SparkSession, tmp_path: Path) -> None:
+    same = open_stream(spark, tmp_path, "timestamp TIMESTAMP, VALUE BIGINT", RATE)
     assert not same.rejects and same.frame.columns == ["timestamp", "VALUE"]
     assert [row["VALUE"] for row in first_batch(same.frame)] == list(range(200))
-    narrow = opened(spark, tmp_path, "value TINYINT", RATE)
+    narrow = open_stream(spark, tmp_path, "value TINYINT", RATE)
     assert narrow.rejects
     rows = first_batch(narrow.frame)
     assert [row["value"] for row in rows[:128]] == list(range(128))
@@ -479,18 +481,18 @@ def test_a_source_with_columns_of_its_own(spark: SparkSession, tmp_path: Path) -
     ],
 )
 @pytest.mark.parametrize("kind", ["STREAMING TABLE", "TABLE"])
-def test_what_cannot_be_opened_is_told_in_one_line(
+def test_a_source_that_cannot_be_opened_is_reported_in_one_line(
     spark: SparkSession, tmp_path: Path, columns: str, using: str, message: str, remedy: str, kind: str
 ) -> None:
     if using == RATE and kind == "TABLE":
         message, remedy = "S: Spark cannot open it", "USING"
-    written(tmp_path, [])
+    write_lines(tmp_path, [])
     with pytest.raises(MillpondError) as error:
-        open_source(spark, declared(columns, using, kind), tmp_path)
+        open_source(spark, declare(columns, using, kind), tmp_path)
     assert message in error.value.message and remedy in (error.value.remedy or "")
     assert len(str(error.value).splitlines()) == 1 and "Exception" not in str(error.value)
 
 
 def test_the_schema_needs_no_spark() -> None:
     fields = [StructField("A", IntegerType()), StructField("p", DecimalType(7, 3))]
-    assert spark_schema(declared("A INT NOT NULL, p DECIMAL(7, 3)")) == StructType(fields)
+    assert spark_schema(declare("A INT NOT NULL, p DECIMAL(7, 3)")) == StructType(fields)
