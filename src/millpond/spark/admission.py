@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
-from millpond.engines.lookup.database import DatabaseTable, find_table
-from millpond.engines.lookup.declaration import find_lookup_tables, read_declaration
-from millpond.engines.lookup.plan import plan_lookups
+from millpond.engines.lookup.declaration import find_lookup_tables
+from millpond.engines.lookup.plan import LookupPlan, plan_lookups
 from millpond.errors import MillpondError, NotBoundedError
 from millpond.policies.registry import PolicyChoice
 from millpond.query.model import And, Comparison, Condition, Literal, Op, Or, Query, Ref, Select
@@ -33,12 +32,12 @@ class Budget:
 class Allowance:
     """The memory that a query may use besides its proven bound.
 
-    ``budget`` is for a query that is not bounded; ``lookups`` are the relations that stay in their databases,
-    by name, each with the number of its rows to cache.
+    ``budget`` is for a query that is not bounded; ``lookups`` has the relations that stay in their databases,
+    each with the number of its rows to cache.
     """
 
     budget: Budget | None = None
-    lookups: Mapping[str, DatabaseTable] = field(default_factory=dict)
+    lookups: LookupPlan = field(default_factory=LookupPlan)
 
 
 def admit(
@@ -54,11 +53,8 @@ def admit(
     would find on the first rows of its streams.
     """
     _check_runnable(verdict, memory, folder)
-    tables = find_lookup_tables(verdict.query)
-    if tables:
-        plan_lookups(verdict.query)  # refuses joins that cannot be answered row by row
-        name = policy if isinstance(policy, str) else None
-        lookups = {table.name: find_table(read_declaration(table, memory, name, folder)) for table in tables}
+    lookups = plan_lookups(verdict.query, memory, policy if isinstance(policy, str) else None, folder)
+    if lookups.tables:
         return Allowance(lookups=lookups)
     if verdict.outcome == BOUNDED or memory is None:
         return Allowance()

@@ -9,7 +9,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.analysis.verdict import Verdict
-from millpond.engines.lookup.database import DatabaseTable
+from millpond.engines.lookup.plan import LookupPlan
 from millpond.query.model import Query
 from millpond.spark.admission import Allowance, Budget
 from millpond.spark.answer import AnswerFrame
@@ -39,8 +39,8 @@ class Job:
         return self.allowance.budget
 
     @property
-    def lookups(self) -> Mapping[str, DatabaseTable]:
-        """The relations that stay in their databases, by name."""
+    def lookups(self) -> LookupPlan:
+        """The lookups in relations that stay in their databases; empty if there are none."""
         return self.allowance.lookups
 
     @property

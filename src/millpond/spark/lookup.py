@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from millpond.engines.lookup.lookup_join import COUNTED, MEASURED, LookupJoin, LookupStep, output_schema
-from millpond.engines.lookup.plan import KeyedLookup, LookupPlan, plan_lookups
+from millpond.engines.lookup.plan import KeyedLookup, SelectLookups
 from millpond.query.model import Ref, Select
 from millpond.runtime.arrow_ipc import schema_to_bytes
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
@@ -34,20 +34,20 @@ class LookupEngine:
     holds_rows_back = False
 
     def accepts(self, job: Job) -> bool:
-        return bool(job.lookups)
+        return bool(job.lookups.tables)
 
     def build(self, job: Job) -> AnswerFrame:
         schema = result_schema(job.spark, job.query)
         inputs = RowInputs(job.query, job.sources, schema)
         frames: list[DataFrame] = []
-        for select, plan in zip(job.query.selects, plan_lookups(job.query), strict=True):
+        for select, plan in zip(job.query.selects, job.lookups.selects, strict=True):
             base, rejected = inputs.cross_join(plan.base)
             frames += [*rejected, _look_up_rows(select, plan, base, schema, job)]
         return AnswerFrame(reduce(DataFrame.unionAll, frames), tuple(schema.names), False, partitions=1)
 
 
 def _look_up_rows(
-    select: Select, plan: LookupPlan, base: DataFrame, schema: StructType, job: Job
+    select: Select, plan: SelectLookups, base: DataFrame, schema: StructType, job: Job
 ) -> DataFrame:
     """The select's results, and the measures of its lookups; ``base`` holds the rows of the other tables."""
     # Columns get names without dots, which PySpark would take for fields of a struct.
@@ -60,9 +60,9 @@ def _look_up_rows(
     for lookup in plan.steps:
         key, computed = _key_columns(select, lookup, names, f"_key{len(steps)}")
         columns += computed
-        alias, relation = lookup.occurrence.alias, job.lookups[lookup.occurrence.table.name]
+        alias, table = lookup.occurrence.alias, job.lookups.tables[lookup.occurrence.table.name]
         fetched = tuple((ref.column, name) for ref, name in names.items() if ref.occurrence == alias)
-        steps.append(LookupStep(uuid4().hex, relation, key, lookup.columns, fetched))
+        steps.append(LookupStep(uuid4().hex, table, key, lookup.columns, fetched))
     before = all_of([condition_sql(c, prefixed_name, Dialect.SPARK) for c in plan.before])
     rows = base.where(F.expr(before)).select(*columns)
     types = {name: select.type_of(ref) for ref, name in names.items()}
@@ -89,7 +89,7 @@ def _key_columns(
     """The names of the columns with the key's values, in the key's types; and those that must be computed."""
     key: list[str] = []
     computed: list[Column] = []
-    for own, expr in zip(lookup.columns, lookup.asked, strict=True):
+    for own, expr in zip(lookup.columns, lookup.values, strict=True):
         type_ = lookup.occurrence.table.column(own).type
         if isinstance(expr, Ref) and select.type_of(expr) == type_:
             key.append(names[expr])

@@ -120,7 +120,7 @@ def _prepare(
     sources = {
         name: open_source(spark, table, folder, options.strict)
         for name, table in query.tables.items()
-        if name not in allowance.lookups
+        if name not in allowance.lookups.tables
     }
     job = Job(spark, verdict, allowance, sources)
     engine = choose_engine(job)

@@ -73,7 +73,7 @@ def answer_query(
             F.sum(F.when(F.col(KIND) == RowKind.BUFFERED, F.col(NOTE)["entries"])).alias("waiting_rows"),
             *(_sum_measure(name).alias(column) for name, column in _OBSERVED_MEASURES.items()),
         )
-    if job.lookups:
+    if job.lookups.tables:
         frame = frame.observe(
             OBSERVED,
             _sum_measure(BatchMeasure.LOOKUPS).alias("lookups"),

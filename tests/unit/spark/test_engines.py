@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from millpond.analysis.decide import decide
+from millpond.engines.lookup.plan import LookupPlan
 from millpond.frontend.parse import parse
 from millpond.policies.registry import PolicyChoice
 from millpond.spark.admission import Allowance, Budget
@@ -21,7 +22,7 @@ CREATE STREAMING TABLE Y (D INT, at TIMESTAMP);
 CREATE TABLE R (K INT, LABEL STRING);
 """
 BUDGET = Allowance(Budget(10, PolicyChoice()))
-LOOKUP = Allowance(lookups={"R": cast(Any, None)})
+LOOKUP = Allowance(lookups=LookupPlan(tables={"R": cast(Any, None)}))
 
 
 def make_job(query: str, allowance: Allowance) -> Job:

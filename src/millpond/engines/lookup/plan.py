@@ -1,10 +1,13 @@
-"""Which rows are looked up by which key: from a query to the steps of its join."""
+"""Plans the lookups of a query: in which order its relations are looked up, and by which keys."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from millpond.engines.lookup.declaration import find_lookup_tables, is_lookup
+from millpond.engines.lookup.database import DatabaseTable, find_table
+from millpond.engines.lookup.declaration import find_lookup_tables, is_lookup, read_declaration
 from millpond.errors import MillpondError, one_line
 from millpond.query.model import (
     Arithmetic,
@@ -24,75 +27,105 @@ from millpond.query.types import Domain, Family, SqlType
 
 @dataclass(frozen=True)
 class KeyedLookup:
-    """An occurrence of a relation, the columns of its key, and the expressions they equal."""
+    """A lookup of an occurrence: the columns of its key, and the expressions that they equal."""
 
     occurrence: Occurrence
     columns: tuple[str, ...]
-    asked: tuple[Expr, ...]
+    values: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
-class LookupPlan:
-    """A select: what is joined first, then the look-ups in order, and the conditions before and after."""
+class SelectLookups:
+    """The lookups of a select, in order.
+
+    They start from the join of the occurrences ``base``.  The conditions ``before`` need no lookup; the
+    conditions ``after`` are tested on the joined rows.  ``needed`` are the columns that lookups, conditions
+    ``after`` and the select list use.
+    """
 
     base: tuple[Occurrence, ...]
     steps: tuple[KeyedLookup, ...]
     before: tuple[Condition, ...]
     after: tuple[Condition, ...]
-    needed: tuple[Ref, ...]  # the columns that are used after the look-ups, or by one
+    needed: tuple[Ref, ...]
 
 
-def plan_lookups(query: Query) -> tuple[LookupPlan, ...]:
-    """The selects of a query with relations to be looked up; MillpondError where that cannot be done."""
+@dataclass(frozen=True)
+class LookupPlan:
+    """The lookups of each select, and the tables of the lookup relations by name; empty for other queries."""
+
+    selects: tuple[SelectLookups, ...] = ()
+    tables: Mapping[str, DatabaseTable] = field(default_factory=dict)
+
+
+def plan_lookups(
+    query: Query, memory: int | None = None, policy: str | None = None, folder: Path | None = None
+) -> LookupPlan:
+    """Plans the lookups of a query, and finds its lookup relations in their databases.
+
+    ``memory`` and ``policy`` apply to relations whose declaration names none; paths are relative to
+    ``folder``.
+    """
+    tables = find_lookup_tables(query)
+    if not tables:
+        return LookupPlan()
+    selects = plan_selects(query)  # before any database is asked
+    found = {table.name: find_table(read_declaration(table, memory, policy, folder)) for table in tables}
+    return LookupPlan(selects, found)
+
+
+def plan_selects(query: Query) -> tuple[SelectLookups, ...]:
+    """The lookups of each select; raises MillpondError where rows cannot be answered one by one."""
     names = ", ".join(one_line(table.name) for table in find_lookup_tables(query))
     for term in query.terms:
         for select in term.selects:
-            streams = sum(o.table.streaming for o in select.occurrences)
-            if term.distinct or is_aggregate(select) or streams != 1:
-                what = (
-                    "DISTINCT"
-                    if term.distinct
-                    else "an aggregate"
-                    if is_aggregate(select)
-                    else _count(streams)
-                )
+            if unsupported := _find_unsupported(select, term.distinct):
                 raise MillpondError(
-                    f"{names} is looked up for each row of one stream, and the query has {what}",
+                    f"{names}: lookups need one stream and no DISTINCT or aggregate, "
+                    f"but the query has {unsupported}",
                     select.position,
-                    "ask for the joined rows, or have the relation read whole: USING jdbc",
+                    "select the joined rows, or read the relation whole: USING jdbc",
                 )
-    return tuple(_planned(select) for select in query.selects)
+    return tuple(_plan_select(select) for select in query.selects)
 
 
-def _count(streams: int) -> str:
-    return "no stream" if streams == 0 else f"{streams} streams"
+def _find_unsupported(select: Select, distinct: bool) -> str | None:
+    """What a select has that lookups do not support."""
+    if distinct:
+        return "DISTINCT"
+    if is_aggregate(select):
+        return "an aggregate"
+    streams = sum(o.table.streaming for o in select.occurrences)
+    if streams != 1:
+        return f"{streams} streams" if streams else "no stream"
+    return None
 
 
-def _planned(select: Select) -> LookupPlan:
+def _plan_select(select: Select) -> SelectLookups:
     base = tuple(o for o in select.occurrences if not is_lookup(o.table))
-    left = [o for o in select.occurrences if is_lookup(o.table)]
+    remaining = [o for o in select.occurrences if is_lookup(o.table)]
     conditions = conjuncts(select.where)
     available = {o.alias for o in base}
     before = tuple(c for c in conditions if aliases_in(c) <= available)
     steps: list[KeyedLookup] = []
-    while left:
-        keyed = next((k for o in left if (k := _keyed(select, o, conditions, available))), None)
-        if keyed is None:
-            raise _unkeyed(select, left[0])
-        steps.append(keyed)
-        left.remove(keyed.occurrence)
-        available.add(keyed.occurrence.alias)
+    while remaining:
+        step = next((s for o in remaining if (s := _find_key(select, o, conditions, available))), None)
+        if step is None:
+            raise _missing_key(select, remaining[0])
+        steps.append(step)
+        remaining.remove(step.occurrence)
+        available.add(step.occurrence.alias)
     after = tuple(c for c in conditions if c not in before)
     used = [*(item.expression for item in select.items), *after]
-    used += [e for step in steps for e in step.asked if isinstance(e, Ref)]
+    used += [value for step in steps for value in step.values if isinstance(value, Ref)]
     needed = dict.fromkeys(ref for each in used for ref in walk(each) if isinstance(ref, Ref))
-    return LookupPlan(base, tuple(steps), before, after, tuple(needed))
+    return SelectLookups(base, tuple(steps), before, after, tuple(needed))
 
 
-def _keyed(
-    select: Select, occurrence: Occurrence, conditions: list[Condition], available: set[str]
+def _find_key(
+    select: Select, occurrence: Occurrence, conditions: Sequence[Condition], available: set[str]
 ) -> KeyedLookup | None:
-    """The key by which the rows of an occurrence can be looked up once the others are there."""
+    """The key by which an occurrence can be looked up, given the rows of the ``available`` ones."""
     found: dict[str, Expr] = {}
     lookup_aliases = {o.alias for o in select.occurrences if is_lookup(o.table)}
     for condition in conditions:
@@ -104,39 +137,44 @@ def _keyed(
             aliases = aliases_in(other)
             if not aliases or not aliases <= available:
                 continue
-            if aliases & lookup_aliases and not isinstance(other, Ref):
-                continue  # what comes out of a look-up goes into the next as it is
-            if _fits(select, other, select.type_of(own), bool(aliases & lookup_aliases)):
+            from_lookup = bool(aliases & lookup_aliases)
+            if from_lookup and not isinstance(other, Ref):
+                continue  # columns of a lookup enter the next key without computation
+            if _is_comparable(select, other, select.type_of(own), from_lookup):
                 found[own.column] = other
     return KeyedLookup(occurrence, tuple(found), tuple(found.values())) if found else None
 
 
-def _fits(select: Select, expr: Expr, key: SqlType, as_it_is: bool) -> bool:
-    """Whether values of the expression can be told from those of the key exactly."""
+def _is_comparable(select: Select, expr: Expr, key: SqlType, from_lookup: bool) -> bool:
+    """Whether values of the expression compare exactly with those of the key.
+
+    Values from a lookup are not cast, so they must have the type of the key.
+    """
     nodes = list(walk(expr))
     if any(isinstance(n, Arithmetic) and n.operator == "/" for n in nodes):
         return False
     kinds = [select.type_of(n) for n in nodes if isinstance(n, Ref)]
     kinds += [n.type for n in nodes if isinstance(n, Literal) and n.type is not None]
-    if as_it_is:
-        return all(kind == key for kind in kinds) and not _inexact(key)
-    return all(kind.family is key.family and not _inexact(kind) for kind in (*kinds, key))
+    if from_lookup:
+        return all(kind == key for kind in kinds) and not _is_floating(key)
+    return all(kind.family is key.family and not _is_floating(kind) for kind in (*kinds, key))
 
 
-def _inexact(kind: SqlType) -> bool:
+def _is_floating(kind: SqlType) -> bool:
     return kind.family is Family.NUMBER and kind.domain is Domain.DENSE
 
 
-def _unkeyed(select: Select, occurrence: Occurrence) -> MillpondError:
+def _missing_key(select: Select, occurrence: Occurrence) -> MillpondError:
+    """The error for an occurrence that cannot be looked up."""
     name = one_line(occurrence.alias)
     for condition in conjuncts(select.where):
         if isinstance(condition, Comparison) and condition.operator is Op.EQ:
             sides = [aliases_in(condition.left), aliases_in(condition.right)]
             if {occurrence.alias} in sides and all(sides):
                 text = one_line(condition.text, 60)
-                message = f"{name} cannot be looked up by {text}: the values are not compared exactly"
-                remedy = "declare both sides as whole numbers, DECIMAL, STRING, DATE or TIMESTAMP"
+                message = f"{name} cannot be looked up by {text}: these values cannot be compared exactly"
+                remedy = "declare both sides as integers, DECIMAL, STRING, DATE or TIMESTAMP"
                 return MillpondError(message, condition.position, remedy)
-    message = f"{name} is looked up by key, and no equality joins it with the stream"
-    remedy = f"add one (… AND stream.column = {name}.column), or have it read whole: USING jdbc"
+    message = f"{name} cannot be looked up: no equality joins it with the stream"
+    remedy = f"add AND stream.column = {name}.column to WHERE, or read it whole: USING jdbc"
     return MillpondError(message, select.position, remedy)

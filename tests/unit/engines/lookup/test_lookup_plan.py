@@ -1,10 +1,10 @@
-"""Which rows are looked up by which key."""
+"""Which relations are looked up by which keys, and which queries cannot use lookups."""
 
 from __future__ import annotations
 
 import pytest
 
-from millpond.engines.lookup.plan import LookupPlan, plan_lookups
+from millpond.engines.lookup.plan import SelectLookups, plan_selects
 from millpond.errors import MillpondError
 from millpond.frontend.parse import parse
 
@@ -16,10 +16,10 @@ CATALOG = """
 """
 
 
-def planned(query: str) -> LookupPlan:
+def plan(query: str) -> SelectLookups:
     [parsed] = parse(CATALOG + query)
-    [joined] = plan_lookups(parsed)
-    return joined
+    [lookups] = plan_selects(parsed)
+    return lookups
 
 
 @pytest.mark.parametrize(
@@ -33,28 +33,33 @@ def planned(query: str) -> LookupPlan:
         ("SELECT A FROM S, R x, R y WHERE A = x.K AND x.L = y.L", ["x by K", "y by L"]),
     ],
 )
-def test_keys(query: str, steps: list[str]) -> None:
-    joined = planned(query)
-    assert [f"{s.occurrence.alias} by {', '.join(s.columns)}" for s in joined.steps] == steps
+def test_relations_are_looked_up_by_the_columns_that_equal_available_values(
+    query: str, steps: list[str]
+) -> None:
+    lookups = plan(query)
+    assert [f"{s.occurrence.alias} by {', '.join(s.columns)}" for s in lookups.steps] == steps
 
 
-def test_conditions_on_what_is_there_come_first() -> None:
-    joined = planned("SELECT A, R.L FROM S, R WHERE A = K AND A > 3 AND (R.D < S.D OR C = 'x') AND C <> 'y'")
-    assert [c.text for c in joined.before] == ["A > 3", "C <> 'y'"]  # type: ignore[union-attr]
-    assert len(joined.after) == 2
-    assert {str(ref) for ref in joined.needed} == {"S.A", "R.L", "R.K", "R.D", "S.D", "S.C"}
+def test_conditions_without_lookup_columns_are_tested_first() -> None:
+    lookups = plan("SELECT A, R.L FROM S, R WHERE A = K AND A > 3 AND (R.D < S.D OR C = 'x') AND C <> 'y'")
+    assert [c.text for c in lookups.before] == ["A > 3", "C <> 'y'"]  # type: ignore[union-attr]
+    assert len(lookups.after) == 2
+    assert {str(ref) for ref in lookups.needed} == {"S.A", "R.L", "R.K", "R.D", "S.D", "S.C"}
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
-        ("SELECT A FROM S, R WHERE S.X = R.X", "R cannot be looked up by S.X = R.X: .* not compared exactly"),
+        (
+            "SELECT A FROM S, R WHERE S.X = R.X",
+            "R cannot be looked up by S.X = R.X: .* cannot be compared exactly",
+        ),
         ("SELECT A FROM S, R, T WHERE A = K2 AND R.K = K2", "R cannot be looked up by R.K = K2"),
         ("SELECT A FROM S, R WHERE K = 5", "no equality joins it with the stream"),
         ("SELECT A FROM S, R WHERE A = K OR A = 3", "no equality joins it with the stream"),
         ("SELECT R.K FROM R", "the query has no stream"),
     ],
 )
-def test_what_cannot_be_looked_up(query: str, told: str) -> None:
-    with pytest.raises(MillpondError, match=told):
-        planned(query)
+def test_queries_without_a_usable_key_are_refused(query: str, message: str) -> None:
+    with pytest.raises(MillpondError, match=message):
+        plan(query)
