@@ -73,15 +73,15 @@ def measure_executor(sql: str, batches: int = 3) -> tuple[float, int]:
     for number in range(batches):
         streams = make_rows(number, 1_000_000 if "distinct" not in sql.lower() else 1_000)
         began = time.perf_counter()
-        feeds = {}
-        for feed in program.feeds:
-            value, moment = names[feed.stream]
-            source = streams[feed.stream].rename_columns([value, "micros"])
-            texts = ", ".join(f"{text} AS {name}" for name, text in feed.columns)
+        inputs = {}
+        for each in program.inputs:
+            value, moment = names[each.stream]
+            source = streams[each.stream].rename_columns([value, "micros"])
+            texts = ", ".join(f"{text} AS {name}" for name, text in each.columns)
             inner = f"SELECT *, make_timestamp(micros) AS {moment} FROM source"
             taken = engine.query(f"SELECT {texts} FROM ({inner})", {"source": source})
-            feeds[feed.name] = engine.query(feed.reduce, {"batch": taken}).cast(feed.schema)
-        kept = advance(engine, program, kept, feeds, 0).kept
+            inputs[each.name] = engine.query(each.reduce, {"batch": taken}).cast(each.schema)
+        kept = advance(engine, program, kept, inputs, 0).state
         spent += time.perf_counter() - began
     return batches * BATCH / spent, sum(table.num_rows for table in kept.values())
 

@@ -111,6 +111,6 @@ def outcome(case: TimeCase, batches: Batches) -> tuple[Counter[Any], dict[str, C
     answer = Counter({normalise(row): n for row, n in local.answer().items()})
     kept = {
         name: Counter(tuple(sorted(normalise(list(row.values())), key=repr)) for row in table.to_pylist())
-        for name, table in local.kept.items()
+        for name, table in local.state.items()
     }
     return answer, kept

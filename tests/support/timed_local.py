@@ -1,4 +1,4 @@
-"""The executor for queries in time without Spark: DuckDB takes the rows, batches come in time order."""
+"""The timed engine without Spark: DuckDB reads the rows, and batches arrive in time order."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.engines.timed.compile import compile_timed
-from millpond.engines.timed.execute import Advance, advance
-from millpond.engines.timed.program import FeedProgram, TimedProgram
+from millpond.engines.timed.execute import BatchChange, advance
+from millpond.engines.timed.program import InputProgram, TimedProgram
 from millpond.plan.needs import TimedPlan
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect
@@ -21,52 +21,53 @@ Rows = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 class TimedLocal:
-    """Feeds batches of rows, each later than those before it, and keeps what was emitted."""
+    """Processes batches of rows, each later than the ones before it, and collects the answer."""
 
     def __init__(
         self, plan: TimedPlan, relations: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
     ) -> None:
         self.query = plan.query
-        self._engine = DuckDb()
+        self._db = DuckDb()
         program = compile_timed(plan, Dialect.DUCKDB)
         if relations is not None:
-            found = {
-                feed.name: self._gathered(feed, relations[feed.stream])
-                for feed in program.feeds
-                if feed.rows is not None
-            }
-            program = compile_timed(plan, Dialect.DUCKDB, found)
+            program = program.with_relations(
+                {
+                    each.name: self._collect(each, relations[each.stream])
+                    for each in program.inputs
+                    if each.is_relation
+                }
+            )
         self.program: TimedProgram = program
-        self.kept: dict[str, pa.Table] = {}
+        self.state: dict[str, pa.Table] = {}
         self.emitted: Counter[tuple[Any, ...]] = Counter()
         self.groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._first = True
 
     @property
     def entries(self) -> int:
-        """The partial matches that wait, and what is remembered of the answer."""
-        return sum(table.num_rows for table in self.kept.values())
+        """The number of partial matches, and of remembered rows or groups of the answer."""
+        return sum(table.num_rows for table in self.state.values())
 
     def add(self, batch: Rows, now: int = 0) -> None:
-        feeds = {
-            feed.name: self._gathered(feed, [row for name, row in batch if name == feed.stream])
-            for feed in self.program.feeds
-            if feed.rows is None
+        inputs = {
+            each.name: self._collect(each, [row for name, row in batch if name == each.stream])
+            for each in self.program.inputs
+            if not each.is_relation
         }
-        step = advance(self._engine, self.program, self.kept, feeds, now)
-        self._emit(step)
-        self.kept = step.kept
+        change = advance(self._db, self.program, self.state, inputs, now)
+        self._emit(change)
+        self.state = change.state
 
-    def _gathered(self, feed: FeedProgram, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-        table = arrow_table(self.query.tables[feed.stream], rows)
-        texts = ", ".join(f"{text} AS {name}" for name, text in feed.columns)
-        taken = self._engine.query(f"SELECT {texts} FROM input", {"input": table})
-        return self._engine.query(feed.reduce, {"batch": taken}).cast(feed.schema)
+    def _collect(self, each: InputProgram, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+        table = arrow_table(self.query.tables[each.stream], rows)
+        texts = ", ".join(f"{text} AS {name}" for name, text in each.columns)
+        taken = self._db.query(f"SELECT {texts} FROM input", {"input": table})
+        return self._db.query(each.reduce, {"batch": taken}).cast(each.schema)
 
-    def _emit(self, step: Advance) -> None:
+    def _emit(self, change: BatchChange) -> None:
         for term in self.program.terms:
-            tables = step.tables(self.program, self.kept, term)
-            found = self._engine.query(term.changes_sql(None, self._first), tables)
+            tables = change.term_tables(self.program, self.state, term)
+            found = self._db.query(term.changes_sql(None, self._first), tables)
             for row in found.to_pylist():
                 values = tuple(row[c] for c in term.columns)
                 if term.grouped:
@@ -81,5 +82,5 @@ class TimedLocal:
         return +self.emitted + Counter(self.groups.values())
 
 
-def micros(moment: datetime) -> int:
-    return int(moment.replace(tzinfo=UTC).timestamp()) * 1_000_000
+def micros(timestamp: datetime) -> int:
+    return int(timestamp.replace(tzinfo=UTC).timestamp()) * 1_000_000

@@ -1,4 +1,4 @@
-"""A query in time, batches written out by hand, and what must have been emitted after each of them."""
+"""Queries over application time with batches written by hand, and the answer expected after each."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def at(second: int) -> datetime:
 
 @dataclass(frozen=True)
 class TimedScenario:
-    """Batches, and the answer after each of them where it is not left to DuckDB.
+    """Batches, and the expected answer after each of them; without ``expected``, DuckDB gives the answers.
 
-    A whole number where a row has a timestamp is a second.  ``relations`` are the rows of relations.
+    An integer in the place of a timestamp is a number of seconds.  ``relations`` are the rows of relations.
     """
 
     title: str
@@ -44,7 +44,7 @@ class TimedScenario:
 
 
 class TimedRun:
-    """A bounded query in time that is fed by hand."""
+    """A bounded query over application time that is fed by hand."""
 
     def __init__(self, sql: str, relations: Rows | None = None) -> None:
         [query] = parse(sql)
@@ -61,19 +61,19 @@ class TimedRun:
         table = self.query.tables[line[0]]
         out = {}
         for column, value in zip(table.columns, line[1:], strict=True):
-            moment = column.type.name == "TIMESTAMP" and isinstance(value, int)
-            out[column.name] = at(value) if moment else value
+            is_second = column.type.name == "TIMESTAMP" and isinstance(value, int)
+            out[column.name] = at(value) if is_second else value
         return out
 
     def add(self, *lines: Line) -> None:
-        """Feed rows, all later than those before; a stream that the query does not read may have some."""
+        """Process rows that are later than all before; skips streams that the query does not read."""
         batch = [(line[0], self._row(line)) for line in lines if line[0] in self.query.tables]
         now = 0
         for stream, row in batch:
             self._seen[stream].append(row)
-            clock = self.query.tables[stream].time
-            if clock is not None and row[clock] is not None:
-                now = max(now, micros(row[clock]))
+            time = self.query.tables[stream].time
+            if time is not None and row[time] is not None:
+                now = max(now, micros(row[time]))
         self.executor.add(batch, now)
 
     def answer(self) -> Answer:
@@ -83,29 +83,29 @@ class TimedRun:
         return {name: list(rows) for name, rows in self._seen.items()}
 
     @property
-    def waiting(self) -> int:
-        """The entries of sets that wait."""
-        results = {need.name for need in self.executor.program.needs}
-        return sum(t.num_rows for name, t in self.executor.kept.items() if name not in results)
+    def partial_matches(self) -> int:
+        """The number of partial matches that are kept."""
+        results = {need.result for need in self.executor.program.needs}
+        return sum(t.num_rows for name, t in self.executor.state.items() if name not in results)
 
 
 def assert_timed_answers(scenario: TimedScenario) -> None:
-    """After every batch the answer is the expected one, or else DuckDB's.
+    """After every batch the answer is the expected one, or DuckDB's.
 
-    In a single batch, its rows in any order, it is the last.
+    All rows in a single batch, in any order, give the last answer.
     """
     relations = scenario.relations or None
     run = TimedRun(scenario.sql, relations)
-    found, moments = [], []
+    found, inputs = [], []
     for batch in scenario.batches:
         run.add(*batch)
         found.append(run.answer())
         assert run.bound is None or run.executor.entries <= run.bound
-        moments.append(run.seen())
+        inputs.append(run.seen())
     catalog = {n: [(c.name, c.type.name) for c in t.columns] for n, t in run.query.tables.items()}
     truth = [
         Counter({plain(row): n for row, n in answer.items()})
-        for answer in answers(scenario.sql, catalog, moments)
+        for answer in answers(scenario.sql, catalog, inputs)
     ]
     if scenario.expected is not None:
         assert [bag(rows) for rows in scenario.expected] == truth

@@ -15,7 +15,7 @@ import pyarrow as pa
 from millpond.errors import MillpondError
 
 MAGIC = b"mill"
-# Raised whenever bytes of an older version would be misread.
+# The format version of state, unless an engine has its own.
 VERSION = 1
 _HEAD = struct.Struct("<4sH16sq")
 _LENGTH = struct.Struct("<q")
@@ -26,10 +26,14 @@ class StateError(MillpondError):
 
 
 def encode_tables(
-    tables: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema], fingerprint: bytes, revision: int
+    tables: Mapping[str, pa.Table],
+    schemas: Mapping[str, pa.Schema],
+    fingerprint: bytes,
+    revision: int,
+    version: int = VERSION,
 ) -> bytes:
     """The tables as bytes, in the order of ``schemas``; a table without rows may be absent."""
-    sink = [_HEAD.pack(MAGIC, VERSION, fingerprint, revision)]
+    sink = [_HEAD.pack(MAGIC, version, fingerprint, revision)]
     for name, schema in schemas.items():
         table = tables.get(name)
         if table is None or not table.num_rows:
@@ -42,7 +46,7 @@ def encode_tables(
 
 
 def decode_tables(
-    data: bytes, schemas: Mapping[str, pa.Schema], fingerprint: bytes
+    data: bytes, schemas: Mapping[str, pa.Schema], fingerprint: bytes, version: int = VERSION
 ) -> tuple[dict[str, pa.Table], int]:
     """The tables that have rows, and the revision.
 
@@ -50,10 +54,10 @@ def decode_tables(
     """
     if len(data) < _HEAD.size or data[:4] != MAGIC:
         raise StateError("the checkpoint holds no state of Millpond", remedy="use a new checkpoint")
-    _, version, writer, revision = _HEAD.unpack_from(data)
-    if version != VERSION:
+    _, found, writer, revision = _HEAD.unpack_from(data)
+    if found != version:
         raise StateError(
-            f"the checkpoint's state has format {version}, this Millpond reads format {VERSION}",
+            f"the checkpoint's state has format {found}, this Millpond reads format {version}",
             remedy="use the Millpond that wrote it, or a new checkpoint",
         )
     if writer != fingerprint:

@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Version(StrEnum):
+    """Which rows of a kept table SQL reads: those before, in, or after the micro-batch."""
+
+    BEFORE = "old"
+    ADDED = "new"
+    AFTER = "now"
+
+    def of(self, table: str) -> str:
+        """The name under which these rows of the table are registered."""
+        return f"{table}_{self}"
 
 
 @dataclass(frozen=True)

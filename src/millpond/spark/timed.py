@@ -48,28 +48,24 @@ class TimedEngine:
 
 def _compile_with_relations(plan: TimedPlan, sources: Mapping[str, OpenSource], zone: str) -> TimedProgram:
     """The program, which contains the rows of its relations."""
-    program = compile_timed(plan, Dialect.SPARK, zone=zone)
+    program = compile_timed(plan, Dialect.SPARK, zone)
     db = DuckDb()
     found: dict[str, pa.Table] = {}
-    for feed in program.feeds:
-        if feed.rows is None:
-            continue
-        taken = (
-            sources[feed.stream]
-            .good.select(*(F.expr(text).alias(name) for name, text in feed.columns))
-            .toArrow()
-        )
-        found[feed.name] = db.query(feed.reduce, {"batch": taken})
-    return compile_timed(plan, Dialect.SPARK, found, zone) if found else program
+    for each in program.inputs:
+        if each.is_relation:
+            rows = sources[each.stream].good
+            taken = rows.select(*(F.expr(text).alias(name) for name, text in each.columns)).toArrow()
+            found[each.name] = db.query(each.reduce, {"batch": taken})
+    return program.with_relations(found)
 
 
 def _collect_stream(program: TimedProgram, table: Table, source: OpenSource) -> DataFrame:
     """A stream's rows: the columns that the program uses, and the timestamp."""
-    clock = next((c for c in program.clocks if c.stream == table.name), None)
-    if clock is not None:
+    time = next((c for c in program.time_columns if c.stream == table.name), None)
+    if time is not None:
         source = _reject_null_timestamps(source, table)
-    columns = [] if clock is None else [(TIMESTAMP, clock.moment)]
-    columns += [column for feed in program.of_stream(table.name) for column in feed.columns]
+    columns = [] if time is None else [(TIMESTAMP, time.micros)]
+    columns += [column for each in program.inputs_of(table.name) for column in each.columns]
     if source.rejects:
         columns += [(REASON, REASON), (RECORD, RECORD)]
     taken = source.frame.select(*(F.expr(text).alias(name) for name, text in columns))

@@ -1,124 +1,134 @@
-"""From the needs of a query in time to what is executed."""
+"""Compiles the plan of a query over application time into the SQL that workers execute."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from millpond.engines.timed.match_sql import Feed, Steps, from_number, instant
-from millpond.engines.timed.program import Clock, FeedProgram, NeedProgram, SetProgram, TimedProgram
-from millpond.plan.needs import Measure, Need, SelectNeeds, TimedPlan, find_separate_needs
-from millpond.plan.partial_matches import PartialMatchPlan, PartialMatchSet, TimedNeed
+from millpond.engines.timed.inputs import compile_input, find_used_columns
+from millpond.engines.timed.partial_match_sql import PartialMatchSql
+from millpond.engines.timed.program import NeedProgram, PartialMatchProgram, TimeColumn, TimedProgram
+from millpond.engines.timed.tables import input_table, result_table
+from millpond.engines.timed.value_sql import from_number, to_micros
+from millpond.plan.needs import THRESHOLD, Measure, Need, SelectNeeds, TimedPlan, find_separate_needs
+from millpond.plan.partial_matches import PartialMatchPlan, TimedNeed
 from millpond.query.canonical import canonical_text
 from millpond.query.durations import parse_duration
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
 from millpond.query.parts import Part, type_of
-from millpond.query.time_order import TimeGroup, TimeOrder, find_time_column, find_time_columns
-from millpond.query.trees import conjuncts, find_aggregates, is_aggregate, refs, substitute
+from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
+from millpond.query.trees import find_aggregates, is_aggregate, refs, substitute
 from millpond.runtime.aggregates import groups_sql, has_monotone_having
-from millpond.runtime.arrow_ipc import schema_to_bytes, table_to_bytes
+from millpond.runtime.arrow_ipc import schema_to_bytes
 from millpond.runtime.duckdb import DuckDb
-from millpond.runtime.filters import column_sql, quoted_column, row_filter_sql
 from millpond.runtime.sql import Dialect, expression_sql, widen
-from millpond.runtime.terms import TermSql
+from millpond.runtime.terms import TermSql, Version
 
 
-def compile_timed(
-    plan: TimedPlan,
-    dialect: Dialect,
-    relations: Mapping[str, pa.Table] | None = None,
-    zone: str = "UTC",
-) -> TimedProgram:
-    """The program for a plan, its rows taken by SQL of a dialect.
+def compile_timed(plan: TimedPlan, dialect: Dialect, zone: str = "UTC") -> TimedProgram:
+    """The program for a plan.
 
-    ``relations`` are the rows of each feed from a relation, gathered, once they are known.  ``zone`` is the
-    time zone in which the timestamps of the query are written.
+    ``dialect`` is that of the SQL that takes rows from the streams; all other SQL is DuckDB's.  ``zone`` is
+    the time zone of the timestamps in the query.  Relations have no rows until ``with_relations``.
     """
-    builder = _Builder(plan.query, dialect, relations or {}, zone)
+    compiler = _TimedCompiler(plan.query, dialect, zone)
     selects = iter(plan.selects)
     for term in plan.query.terms:
-        builder.add(term, [next(selects) for _ in term.selects])
+        compiler.add_term(term, [next(selects) for _ in term.selects])
     tables = [t for t in plan.query.tables.values() if t.streaming and t.time]
-    return builder.program(tuple(_clock(plan, table, dialect, zone) for table in tables))
+    return compiler.program(tuple(_compile_time_column(plan, table, dialect, zone) for table in tables))
 
 
-def _clock(plan: TimedPlan, table: Table, dialect: Dialect, zone: str) -> Clock:
+def _compile_time_column(plan: TimedPlan, table: Table, dialect: Dialect, zone: str) -> TimeColumn:
     assert table.time is not None
     ends: list[Fraction | None] = []
     for needs in plan.selects:
         for part, _ in needs.parts:
-            order, clocks = TimeOrder(part), find_time_columns(part.select)
+            order, columns = TimeOrder(part), find_time_columns(part.select)
             for o in part.select.occurrences:
                 if o.table.name == table.name:
                     group = order.groups[order.group_numbers[o.alias]]
-                    ends.append(part.closure.range(clocks[o.alias]).high if order.is_finite(group) else None)
+                    ends.append(part.closure.range(columns[o.alias]).high if order.is_finite(group) else None)
     known = [end for end in ends if end is not None]
-    last = instant(max(known), zone) if known and len(known) == len(ends) else None
-    moment = f"CAST({dialect.micros(dialect.name_of(table.time))} AS BIGINT)"
-    delay = parse_duration(table.properties.get("watermark", "0 seconds")) or 0
     idle = parse_duration(table.properties.get("idle", ""))
-    return Clock(table.name, table.time, moment, delay, None if idle is None else idle / 1e6, last)
+    return TimeColumn(
+        stream=table.name,
+        column=table.time,
+        micros=f"CAST({dialect.micros(dialect.name_of(table.time))} AS BIGINT)",
+        delay=parse_duration(table.properties.get("watermark", "0 seconds")) or 0,
+        idle=None if idle is None else idle / 1e6,
+        ends=to_micros(max(known), zone) if known and len(known) == len(ends) else None,
+    )
 
 
-# The result tables of a select by aggregate, each with SQL for its matches.
-_Results = dict[Aggregate | None, list[tuple[str, str]]]
+class _KeptResult(NamedTuple):
+    """A result table, and SQL for what it contributes to an aggregate, or to the rows of a select."""
+
+    table: str
+    sql: Callable[[Version], str]
 
 
-class _Builder:
-    """Collects the needs and terms of a query."""
+_ResultsByAggregate = dict[Aggregate | None, list[_KeptResult]]
 
-    def __init__(self, query: Query, dialect: Dialect, relations: Mapping[str, pa.Table], zone: str) -> None:
-        self.zone = zone
+
+class _TimedCompiler:
+    """Collects the programs of the needs and terms of a query."""
+
+    def __init__(self, query: Query, dialect: Dialect, zone: str) -> None:
         self.query = query
         self.dialect = dialect
-        self.relations = relations
+        self.zone = zone
         self.needs: list[NeedProgram] = []
         self.terms: list[TermSql] = []
         self.columns = tuple(f"o{i}" for i in range(len(query.columns)))
-        self.aggregate = any(is_aggregate(s) for s in query.selects)
-        self._feeds = 0
+        self._inputs = 0
 
-    def program(self, clocks: tuple[Clock, ...]) -> TimedProgram:
-        retracts = any(term.retracts for term in self.terms)
-        program = TimedProgram(
-            tuple(self.needs), tuple(self.terms), (), clocks, b"", self.aggregate, retracts
+    def program(self, time_columns: tuple[TimeColumn, ...]) -> TimedProgram:
+        schemas = tuple((name, schema_to_bytes(schema)) for name, schema in _state_schemas(self.needs))
+        return TimedProgram(
+            needs=tuple(self.needs),
+            terms=tuple(self.terms),
+            schemas=schemas,
+            time_columns=time_columns,
+            plan_fingerprint=self._fingerprint(schemas),
+            aggregate=any(is_aggregate(s) for s in self.query.selects),
+            retracts=any(term.retracts for term in self.terms),
         )
-        program = replace(program, schemas=_schemas(program))
-        return replace(program, fingerprint=self._fingerprint(program))
 
-    def _fingerprint(self, program: TimedProgram) -> bytes:
-        """Everything that gives the kept bytes their meaning, and what is answered from them."""
+    def _fingerprint(self, schemas: Sequence[tuple[str, bytes]]) -> bytes:
+        """A digest of everything that gives the state its meaning: the query, the SQL, the schemas."""
         digest = hashlib.sha256(canonical_text(self.query).encode())
-        for need in program.needs:
-            digest.update(repr((need.sets, need.result, need.merge)).encode())
-            digest.update(repr([(f.columns, f.rows) for f in need.feeds]).encode())
-        digest.update(repr([(name, bytes_) for name, bytes_ in program.schemas]).encode())
-        return digest.digest()[:16]
+        for need in self.needs:
+            digest.update(repr((need.sets, need.result_rows, need.merge)).encode())
+            digest.update(repr([each.columns for each in need.inputs]).encode())
+        digest.update(repr(schemas).encode())
+        return digest.digest()
 
     # --- terms -----------------------------------------------------------------------------------------
 
-    def add(self, term: Term, selects: Sequence[SelectNeeds]) -> None:
+    def add_term(self, term: Term, selects: Sequence[SelectNeeds]) -> None:
         grouped = [s for s in term.selects if is_aggregate(s)]
         if not grouped and not term.distinct:
-            self._bag(selects[0])
+            self._add_bag(selects[0])
             return
-        made = [self._results(each) for each in selects]
-        rows = {
-            version: [self._rows(s.select, m, version) for s, m in zip(selects, made, strict=True)]
-            for version in ("old", "now")
-        }
+        results = [self._compile_results(each) for each in selects]
+
+        def rows(version: Version) -> list[str]:
+            return [self._rows_sql(s.select, r, version) for s, r in zip(selects, results, strict=True)]
+
         if len(self.query.selects) == len(grouped) == 1 and not term.distinct:
             select = grouped[0]
             self.terms.append(
                 TermSql(
-                    self._names,
+                    self._kept_results,
                     self.columns,
-                    before=rows["old"][0],
-                    after=rows["now"][0],
+                    before=rows(Version.BEFORE)[0],
+                    after=rows(Version.AFTER)[0],
                     keys=len(select.group_by or ()),
                     grouped=True,
                     retracts=not has_monotone_having(select),
@@ -128,250 +138,210 @@ class _Builder:
             return
         every = "SELECT DISTINCT" if term.distinct else "SELECT"
         columns = ", ".join(self.columns)
-        unions = {
-            version: " UNION ALL ".join(f"(SELECT {columns} FROM ({text}))" for text in texts)
-            for version, texts in rows.items()
-        }
-        before, after = (f"{every} {columns} FROM ({unions[version]})" for version in ("old", "now"))
-        always = any(s.group_by is None for s in grouped)
+
+        def union(version: Version) -> str:
+            texts = (f"(SELECT {columns} FROM ({text}))" for text in rows(version))
+            return f"{every} {columns} FROM ({' UNION ALL '.join(texts)})"
+
         self.terms.append(
             TermSql(
-                self._names, self.columns, before=before, after=after, retracts=bool(grouped), always=always
+                self._kept_results,
+                self.columns,
+                before=union(Version.BEFORE),
+                after=union(Version.AFTER),
+                retracts=bool(grouped),
+                always=any(s.group_by is None for s in grouped),
             )
         )
 
     @property
-    def _names(self) -> tuple[str, ...]:
-        return tuple(n.name for n in self.needs if n.merge is not None)
+    def _kept_results(self) -> tuple[str, ...]:
+        return tuple(need.result for need in self.needs if need.merge is not None)
 
-    def _bag(self, needs: SelectNeeds) -> None:
-        """Rows that are written and forgotten."""
+    def _add_bag(self, needs: SelectNeeds) -> None:
+        """A select whose rows are emitted and not remembered."""
         names = []
+        group = ", ".join(self.columns)
         for _, wanted in needs.parts:
             for need in wanted:
                 shown = {r for item in needs.select.items for r in refs(item.expression)}
-                steps = self._steps(need, shown)
-                items = ", ".join(self._items(steps, needs.select))
-                final = steps.table(steps.timed.sets[-1].match_set)
-                group = ", ".join(self.columns)
-                sql = (
-                    f"SELECT {group}, sum(n) AS w FROM (SELECT {items}, n FROM {final}_new) GROUP BY {group}"
-                )
-                names.append(self._need(steps, sql, None))
+                sql = self._match_sql(need, shown)
+                items = ", ".join(self._select_list(sql, needs.select))
+                new = sql.tables(sql.complete).new
+                rows = f"SELECT {group}, sum(n) AS w FROM (SELECT {items}, n FROM {new}) GROUP BY {group}"
+                names.append(self._add_need(sql, rows, None))
         if names:
-            columns = ", ".join(self.columns)
-            union = " UNION ALL ".join(f"SELECT * FROM {name}_new" for name in names)
-            added = f"SELECT {columns}, sum(w) AS w FROM ({union}) GROUP BY {columns}"
+            union = " UNION ALL ".join(f"SELECT * FROM {Version.ADDED.of(name)}" for name in names)
+            added = f"SELECT {group}, sum(w) AS w FROM ({union}) GROUP BY {group}"
             self.terms.append(TermSql(tuple(names), self.columns, added=added))
 
-    def _rows(self, select: Select, made: _Results, version: str) -> str:
-        """All rows of a select, before or after a batch: its groups, or the set of its rows."""
-        if not is_aggregate(select):
-            texts = [f"SELECT * FROM {name}_{version}" for names in made.values() for name, _ in names]
-            nothing = f"SELECT {', '.join(f'NULL AS {c}' for c in self.columns)} WHERE FALSE"
-            return " UNION ".join(texts) or nothing
-        matches = [(a, [sql.format(version=version) for _, sql in names]) for a, names in made.items()]
-        return groups_sql(select, matches, self.columns)
+    def _rows_sql(self, select: Select, results: _ResultsByAggregate, version: Version) -> str:
+        """All rows of a select: its groups, or the set of its rows."""
+        if is_aggregate(select):
+            matches = [(a, [each.sql(version) for each in found]) for a, found in results.items()]
+            return groups_sql(select, matches, self.columns)
+        texts = [each.sql(version) for found in results.values() for each in found]
+        nothing = f"SELECT {', '.join(f'NULL AS {c}' for c in self.columns)} WHERE FALSE"
+        return " UNION ".join(texts) or nothing
 
-    def _results(self, needs: SelectNeeds) -> _Results:
-        """New result tables for a select; counts of a part are shared by its aggregates."""
+    def _compile_results(self, needs: SelectNeeds) -> _ResultsByAggregate:
+        """Add the needs of a select.  Aggregates that count matches of the same part share a result table."""
         select = needs.select
         if not is_aggregate(select):
-            return {None: [(self._set(need, select), "") for _, wanted in needs.parts for need in wanted]}
+            return {None: [self._add_set(need, select) for _, wanted in needs.parts for need in wanted]}
         aggregates: Sequence[Aggregate | None] = find_aggregates(select) or [None]
-        made: _Results = {a: [] for a in aggregates}
+        results: _ResultsByAggregate = {a: [] for a in aggregates}
         for _, wanted in needs.parts:
             shared: dict[Expr | None, list[Need]] = {}
             for need in wanted:
-                beside = find_separate_needs(need, wanted)
-                if beside:
-                    made[need.aggregate] += [self._combined(need, beside, select)] if need.counted else []
-                elif need.counted:
-                    shared.setdefault(_median_of(need.aggregate), []).append(need)
-                else:
-                    made[need.aggregate].append(self._looked_for(need, select))
+                separate = find_separate_needs(need, wanted)
+                if separate and need.counted:
+                    results[need.aggregate].append(self._add_combined(need, separate, select))
+                elif not separate and need.counted:
+                    shared.setdefault(_median_argument(need.aggregate), []).append(need)
+                elif not separate:
+                    results[need.aggregate].append(self._add_existence(need, select))
             for median, together in shared.items():
-                for aggregate, sql in self._counted(together, select, median):
-                    made[aggregate].append(sql)
-        return made
+                for aggregate, result in self._add_counted(together, select, median):
+                    results[aggregate].append(result)
+        return results
 
-    # --- results ---------------------------------------------------------------------------------------
+    # --- result tables ---------------------------------------------------------------------------------
 
-    def _set(self, need: Need, select: Select) -> str:
-        steps = self._steps(need, {r for item in select.items for r in refs(item.expression)})
-        final = steps.table(steps.timed.sets[-1].match_set)
-        items = ", ".join(self._items(steps, select))
-        return self._need(steps, f"SELECT DISTINCT {items} FROM {final}_new", "SELECT DISTINCT * FROM rows")
+    def _add_set(self, need: Need, select: Select) -> _KeptResult:
+        """The set of rows of a select without aggregates."""
+        sql = self._match_sql(need, {r for item in select.items for r in refs(item.expression)})
+        items = ", ".join(self._select_list(sql, select))
+        rows = f"SELECT DISTINCT {items} FROM {sql.tables(sql.complete).new}"
+        name = self._add_need(sql, rows, "SELECT DISTINCT * FROM rows")
+        return _KeptResult(name, lambda version: f"SELECT * FROM {version.of(name)}")
 
-    def _items(self, steps: Steps, select: Select) -> list[str]:
+    def _select_list(self, sql: PartialMatchSql, select: Select) -> list[str]:
         return [
-            f"{self._expression(steps, item.expression)} AS {name}"
+            f"{_match_expression(sql, item.expression)} AS {name}"
             for item, name in zip(select.items, self.columns, strict=True)
         ]
 
-    def _expression(self, steps: Steps, expr: Expr) -> str:
-        def column(ref: Ref) -> str:
-            return widen(f"p{steps.timed.result_columns.index(ref)}", type_of(steps.timed.part, ref))
+    def _add_combined(self, counted: Need, others: Sequence[Need], select: Select) -> _KeptResult:
+        """The matches of a counted need, for every combination of groups that the other needs have found."""
+        ((_, result),) = self._add_counted([counted], select, _median_argument(counted.aggregate))
+        found = [(need, self._add_existence(replace(need, aggregate=None), select).table) for need in others]
+        columns = ", ".join([*(f"g{i}" for i in range(len(select.group_by or ()))), "v", "w", "t"])
 
-        return expression_sql(steps.timed.part.rewrite(expr), column, Dialect.DUCKDB)
+        def sql(version: Version) -> str:
+            joined = f"({result.sql(version)})"
+            for need, table in found:
+                keys = ", ".join([*_group_keys(select, need), f"1 AS there_{table}"])
+                joined += f" CROSS JOIN (SELECT {keys} FROM {version.of(table)})"
+            return f"SELECT {columns} FROM {joined}"
 
-    def _groups(self, steps: Steps, select: Select) -> list[str]:
-        need = steps.timed.need
-        return [f"{self._expression(steps, ref)} AS {key}" for key, ref in _groups_of(select, need)]
+        return _KeptResult(result.table, sql)
 
-    def _combined(self, counted: Need, beside: Sequence[Need], select: Select) -> tuple[str, str]:
-        """The matches of a counted need for every combination of groups of others that are there."""
-        ((_, (name, matches)),) = self._counted([counted], select, _median_of(counted.aggregate))
-        joined = f"({matches})"
-        for need in beside:
-            other, _ = self._looked_for(replace(need, aggregate=None), select)
-            keys = [*_keys(select, need), f"1 AS there_{other}"]
-            joined += f" CROSS JOIN (SELECT {', '.join(keys)} FROM {other}_{{version}})"
-        every = [f"g{i}" for i in range(len(select.group_by or ()))]
-        return name, f"SELECT {', '.join([*every, 'v', 'w', 't'])} FROM {joined}"
-
-    def _looked_for(self, need: Need, select: Select) -> tuple[str, str]:
-        """Groups with the values of an argument, or with its best value."""
+    def _add_existence(self, need: Need, select: Select) -> _KeptResult:
+        """The groups with the values of an aggregate's argument; for MIN and MAX, with the best value."""
         aggregate = need.aggregate
         groups = set(select.group_by or ())
         argument = aggregate.argument if aggregate is not None else None
-        keys = _keys(select, need)
-        extreme = argument is not None and "?" in need.scope
-        shown = groups if argument is None or extreme else groups | refs(argument)
-        steps = self._steps(need, shown)
-        final = steps.timed.sets[-1].match_set
+        keys = _group_keys(select, need)
+        by_requirement = argument is not None and THRESHOLD in need.scope
+        sql = self._match_sql(need, groups if argument is None or by_requirement else groups | refs(argument))
         value = "NULL"
-        if extreme:
-            value = self._extreme(steps, final, argument)
-        elif argument is not None:
-            value = self._expression(steps, argument)
-        columns = ", ".join([*self._groups(steps, select), f"{value} AS v"])
-        result = f"SELECT DISTINCT {columns} FROM {steps.table(final)}_new"
+        if argument is not None:
+            value = _extreme_value(sql, argument) if by_requirement else _match_expression(sql, argument)
+        columns = ", ".join([*_group_columns(sql, select), f"{value} AS v"])
+        rows = f"SELECT DISTINCT {columns} FROM {sql.tables(sql.complete).new}"
         merge = "SELECT DISTINCT * FROM rows"
         if aggregate is not None and aggregate.function in ("MIN", "MAX"):
             best = f"{aggregate.function.lower()}(v) AS v"
             group = f" GROUP BY {', '.join(keys)}" if keys else " HAVING count(*) > 0"
             merge = f"SELECT {', '.join([*keys, best])} FROM rows{group}"
-        name = self._need(steps, result, merge)
-        weight = "CASE WHEN v IS NULL THEN 0 ELSE 1 END" if argument is not None else "1"
-        weighed = f"CAST({weight} AS HUGEINT) AS w"
+        name = self._add_need(sql, rows, merge)
+        number = "CASE WHEN v IS NULL THEN 0 ELSE 1 END" if argument is not None else "1"
         adding = aggregate is not None and aggregate.function in ("SUM", "AVG")
         total = "v AS t" if adding else "0 AS t"
-        return name, f"SELECT {', '.join([*keys, 'v', weighed, total])} FROM {name}_{{version}}"
+        selected = ", ".join([*keys, "v", f"CAST({number} AS HUGEINT) AS w", total])
+        return _KeptResult(name, lambda version: f"SELECT {selected} FROM {version.of(name)}")
 
-    def _extreme(self, steps: Steps, final: PartialMatchSet, argument: Expr | None) -> str:
-        """The argument out of what is demanded of the stream that asks for it."""
-        (number,) = [
-            i for i, d in enumerate(final.requirements) if any(z.occurrence == "?" for z, _ in d.partners)
-        ]
-        column = final.requirements[number].terms[0][0]
-        derived = dict(steps.timed.part.derived)
-        assert argument is not None
-        back = from_number(f"c{number}", type_of(steps.timed.part, column))
-        if column in derived:
-            return back
-        return expression_sql(substitute(argument, {column: Ref("", "v")}), lambda _: back, Dialect.DUCKDB)
-
-    def _counted(
+    def _add_counted(
         self, needs: Sequence[Need], select: Select, median: Expr | None
-    ) -> Iterable[tuple[Aggregate | None, tuple[str, str]]]:
-        """Groups with the number of matches and the sums of measures, shared by several aggregates."""
+    ) -> Iterator[tuple[Aggregate | None, _KeptResult]]:
+        """The groups with the number of matches and the sums of measures, shared by several aggregates."""
         measures = tuple(dict.fromkeys(m for need in needs for m in need.measures))
-        groups = set(select.group_by or ())
-        keys = _keys(select, needs[0])
-        shown = groups | (refs(median) if median is not None else set())
-        steps = self._steps(replace(needs[0], measures=measures), shown)
-        value = [f"{self._expression(steps, median)} AS v"] if median is not None else []
-        counts = steps.counts()
+        keys = _group_keys(select, needs[0])
+        shown = set(select.group_by or ()) | (refs(median) if median is not None else set())
+        sql = self._match_sql(replace(needs[0], measures=measures), shown)
+        value = [f"{_match_expression(sql, median)} AS v"] if median is not None else []
+        counts = sql.counts()
         sums = [f"sum({c}) AS {c}" for c in counts]
-        final = steps.table(steps.timed.sets[-1].match_set)
-        columns = self._groups(steps, select) + value
         names = [*keys, *(["v"] if value else [])]
         group = f" GROUP BY {', '.join(names)}" if names else " HAVING count(*) > 0"
-        inner = f"SELECT {', '.join([*columns, *counts])} FROM {final}_new"
-        result = f"SELECT {', '.join([*names, *sums])} FROM ({inner}){group}"
-        name = self._need(steps, result, f"SELECT {', '.join([*names, *sums])} FROM rows{group}")
+        columns = ", ".join([*_group_columns(sql, select), *value, *counts])
+        inner = f"SELECT {columns} FROM {sql.tables(sql.complete).new}"
+        selected = ", ".join([*names, *sums])
+        name = self._add_need(
+            sql, f"SELECT {selected} FROM ({inner}){group}", f"SELECT {selected} FROM rows{group}"
+        )
         for need in needs:
-            yield need.aggregate, (name, _measured(need, measures, keys, name))
+            yield need.aggregate, _KeptResult(name, _counted_matches(need, measures, keys, name))
 
     # --- needs -----------------------------------------------------------------------------------------
 
-    def _steps(self, need: Need, shown: Iterable[Ref]) -> Steps:
-        named = {r for ref in shown for r in refs(need.part.rewrite(ref))}
-        kept = {ref for ref in named if ref.occurrence in need.scope}
-        timed = TimedNeed(need, kept)
-        feeds = []
+    def _match_sql(self, need: Need, shown: Iterable[Ref]) -> PartialMatchSql:
+        """SQL for the partial matches of a need; ``shown`` are the columns that its result uses."""
+        used = {r for ref in shown for r in refs(need.part.rewrite(ref))}
+        timed = TimedNeed(need, {ref for ref in used if ref.occurrence in need.scope})
+        inputs = []
         for alias in timed.aliases:
             table = need.part.select.occurrence(alias).table
-            columns = tuple(sorted(_used(timed, alias), key=str))
-            feeds.append(Feed(f"f{self._feeds}", alias, table.name, columns, table.streaming))
-            self._feeds += 1
-        return Steps(timed, feeds, f"n{len(self.needs)}", self.zone)
+            columns = find_used_columns(timed, alias)
+            inputs.append(input_table(self._inputs, alias, table.name, columns, table.streaming))
+            self._inputs += 1
+        return PartialMatchSql(timed, inputs, len(self.needs), self.zone)
 
-    def _need(self, steps: Steps, result: str, merge: str | None) -> str:
-        name = f"{steps.prefix}r"
-        feeds = tuple(self._feed(steps, feed) for feed in steps.feeds.values())
-        plans = steps.timed.sets
-        asked = {id(a.old) for p in plans for a in p.arrivals if a.old is not None}
-        sets = tuple(_set_program(steps, p, id(p.match_set) in asked) for p in plans)
-        self.needs.append(NeedProgram(feeds, sets, name, result, merge))
+    def _add_need(self, sql: PartialMatchSql, result_rows: str, merge: str | None) -> str:
+        """Add the program of a need; returns the name of its result table."""
+        name = result_table(sql.number)
+        plans = sql.timed.sets
+        joined = {id(a.old) for p in plans for a in p.arrivals if a.old is not None}
+        self.needs.append(
+            NeedProgram(
+                inputs=tuple(compile_input(sql.timed, each, self.dialect) for each in sql.inputs.values()),
+                sets=tuple(_compile_set(sql, p, id(p.match_set) in joined) for p in plans),
+                result=name,
+                result_rows=result_rows,
+                merge=merge,
+            )
+        )
         return name
 
-    def _feed(self, steps: Steps, feed: Feed) -> FeedProgram:
-        part, dialect = steps.timed.part, self.dialect
-        admits = row_filter_sql(part, feed.alias, dialect)
-        clock = find_time_column(part.select, feed.alias)
-        moment = dialect.micros(quoted_column(dialect)(clock)) if clock is not None else "0"
-        taken = [("t", f"CAST({moment} AS BIGINT)")]
-        taken += [(f"x{i}", column_sql(part, ref, dialect)) for i, ref in enumerate(feed.columns)]
-        measures = []
-        for i, measure in enumerate(steps.measures):
-            if {r.occurrence for r in refs(measure.expression)} == {feed.alias}:
-                taken.append((f"m{i}", expression_sql(measure.expression, quoted_column(dialect), dialect)))
-                total = f"sum({feed.name}_m{i})" if measure.summed else "0"
-                measures += [f"count({feed.name}_m{i}) AS f{i}", f"{total} AS s{i}"]
-        columns = tuple((f"{feed.name}_{n}", f"CASE WHEN {admits} THEN {text} END") for n, text in taken)
-        keys = ["t", *(f"x{i}" for i in range(len(feed.columns)))]
-        named = ", ".join(f"{feed.name}_{k} AS {k}" for k in keys)
-        weights = ["count(*) AS n", *measures] if steps.counted else []
-        grouped = ", ".join(f"{feed.name}_{k}" for k in keys)
-        rows_in = f"FROM batch WHERE {feed.name}_t IS NOT NULL"
-        reduce = f"SELECT {', '.join([named, *weights])} {rows_in} GROUP BY {grouped}"
-        table = part.select.occurrence(feed.alias).table
-        schema = _feed_schema(self._typed(steps, feed, table), reduce)
-        rows = self.relations.get(feed.name)
-        data = table_to_bytes(rows.cast(schema)) if rows is not None else None
-        if not table.streaming and rows is None:
-            data = table_to_bytes(schema.empty_table())
-        return FeedProgram(
-            feed.name,
-            feed.stream,
-            clock is not None,
-            tuple(ref.column for ref in feed.columns),
-            columns,
-            reduce,
-            schema_to_bytes(schema),
-            data,
-        )
 
-    def _typed(self, steps: Steps, feed: Feed, table: Table) -> str:
-        """An empty batch, with the types of what is taken."""
-        part, duck = steps.timed.part, Dialect.DUCKDB
-        source = ", ".join(
-            f"CAST(NULL AS {duck.type_of(c.type)}) AS {duck.name_of(c.name)}" for c in table.columns
-        )
-        taken = [f"CAST(NULL AS BIGINT) AS {feed.name}_t"]
-        taken += [f"{column_sql(part, ref, duck)} AS {feed.name}_x{i}" for i, ref in enumerate(feed.columns)]
-        taken += [
-            f"{expression_sql(m.expression, quoted_column(duck), duck)} AS {feed.name}_m{i}"
-            for i, m in enumerate(steps.measures)
-            if {r.occurrence for r in refs(m.expression)} == {feed.alias}
-        ]
-        return f"SELECT {', '.join(taken)} FROM (SELECT {source}) WHERE FALSE"
+# --- results as SQL ------------------------------------------------------------------------------------
+
+
+def _match_expression(sql: PartialMatchSql, expr: Expr) -> str:
+    """An expression over the result columns of complete matches."""
+
+    def column(ref: Ref) -> str:
+        return widen(f"p{sql.timed.result_columns.index(ref)}", type_of(sql.timed.part, ref))
+
+    return expression_sql(sql.timed.part.rewrite(expr), column, Dialect.DUCKDB)
+
+
+def _extreme_value(sql: PartialMatchSql, argument: Expr) -> str:
+    """The argument of MIN or MAX, from the requirement of complete matches on the virtual stream."""
+    requirements = sql.complete.requirements
+    (number,) = [
+        i for i, r in enumerate(requirements) if any(z.occurrence == THRESHOLD for z, _ in r.partners)
+    ]
+    column = requirements[number].terms[0][0]
+    value = from_number(f"c{number}", type_of(sql.timed.part, column))
+    if column in dict(sql.timed.part.derived):
+        return value
+    return expression_sql(substitute(argument, {column: Ref("", "v")}), lambda _: value, Dialect.DUCKDB)
 
 
 def _groups_of(select: Select, need: Need) -> list[tuple[str, Ref]]:
-    """The grouping columns that a need holds, by name."""
+    """The grouping columns that a need has, by name."""
     return [
         (f"g{i}", ref)
         for i, ref in enumerate(select.group_by or ())
@@ -379,102 +349,88 @@ def _groups_of(select: Select, need: Need) -> list[tuple[str, Ref]]:
     ]
 
 
-def _keys(select: Select, need: Need) -> list[str]:
+def _group_keys(select: Select, need: Need) -> list[str]:
     return [key for key, _ in _groups_of(select, need)]
 
 
-def _median_of(aggregate: Aggregate | None) -> Expr | None:
-    """The argument whose values have to be told apart."""
+def _group_columns(sql: PartialMatchSql, select: Select) -> list[str]:
+    groups = _groups_of(select, sql.timed.need)
+    return [f"{_match_expression(sql, ref)} AS {key}" for key, ref in groups]
+
+
+def _median_argument(aggregate: Aggregate | None) -> Expr | None:
+    """The argument of MEDIAN, whose values must all be counted."""
     return aggregate.argument if aggregate is not None and aggregate.function == "MEDIAN" else None
 
 
-def _measured(need: Need, measures: Sequence[Measure], keys: Sequence[str], name: str) -> str:
-    """An aggregate's matches out of a table of counts that it may share."""
-    if _median_of(need.aggregate) is not None:
-        value, weight, total = "v", "CASE WHEN v IS NULL THEN 0 ELSE n END", "0"
+def _counted_matches(
+    need: Need, measures: Sequence[Measure], keys: Sequence[str], table: str
+) -> Callable[[Version], str]:
+    """An aggregate's matches, from a result table with counts that it may share with others."""
+    if _median_argument(need.aggregate) is not None:
+        value, number, total = "v", "CASE WHEN v IS NULL THEN 0 ELSE n END", "0"
     elif need.measures:
         (measure,) = need.measures
-        number = measures.index(measure)
-        value, weight, total = "NULL AS v", f"f{number}", f"s{number}"
+        position = measures.index(measure)
+        value, number, total = "NULL AS v", f"f{position}", f"s{position}"
     else:
-        value, weight, total = "NULL AS v", "n", "0"
-    columns = ", ".join([*keys, value, f"CAST({weight} AS HUGEINT) AS w", f"{total} AS t"])
-    return f"SELECT {columns} FROM {name}_{{version}}"
+        value, number, total = "NULL AS v", "n", "0"
+    columns = ", ".join([*keys, value, f"CAST({number} AS HUGEINT) AS w", f"{total} AS t"])
+    return lambda version: f"SELECT {columns} FROM {version.of(table)}"
 
 
-def _used(timed: TimedNeed, alias: str) -> set[Ref]:
-    """The columns of an occurrence that others are compared with, or the result needs."""
-    part, closure = timed.part, timed.closure
-    clocks = set(find_time_columns(part.select).values())
-    used = {ref for ref in timed.result_columns if ref.occurrence == alias}
-    for conjunct in conjuncts(part.condition):
-        mentioned = refs(conjunct)
-        if len({r.occurrence for r in mentioned}) > 1 and not mentioned <= clocks:
-            used |= {r for r in mentioned if r.occurrence == alias}
-    for n in closure.nodes:
-        if n.ref.occurrence == alias and timed.is_value(n.ref):
-            others = [m.ref for m in closure.nodes if m.ref.occurrence != alias and timed.is_value(m.ref)]
-            if any(timed.bound(n.ref, o) or timed.bound(o, n.ref) for o in others):
-                used.add(n.ref)
-    return used
+# --- partial matches -----------------------------------------------------------------------------------
 
 
-def _set_program(steps: Steps, plan: PartialMatchPlan, asked: bool) -> SetProgram:
-    waiting = plan.match_set
-    compared = [(f"c{i}", d.low) for i, d in enumerate(waiting.requirements) if not d.exact]
-    return SetProgram(
-        steps.table(waiting),
-        steps.matches(waiting, plan.arrivals),
-        tuple(steps.key(waiting)),
-        tuple([*steps.shown(waiting), *steps.exact(waiting)]),
-        tuple(compared),
-        tuple(steps.differing(waiting)),
-        tuple(steps.counts()),
-        waiting.groups != (steps.timed.order.relations,),
-        asked,
-        _expires(steps.timed.part, steps.timed.order, waiting.groups, steps.zone),
+def _compile_set(sql: PartialMatchSql, plan: PartialMatchPlan, is_joined: bool) -> PartialMatchProgram:
+    match_set, order = plan.match_set, sql.timed.order
+    return PartialMatchProgram(
+        tables=sql.tables(match_set),
+        matches=sql.new_matches(match_set, plan.arrivals),
+        key=tuple(sql.key(match_set)),
+        fixed=(*sql.result_columns(match_set), *sql.exact_requirements(match_set)),
+        requirements=tuple((f"c{i}", r.low) for i, r in enumerate(match_set.requirements) if not r.exact),
+        differing=tuple(sql.differing(match_set)),
+        counts=tuple(sql.counts()),
+        is_stored=match_set.groups != (order.relations,),
+        is_joined=is_joined,
+        expires=_find_expiry(sql.timed.part, order, match_set.groups, sql.zone),
     )
 
 
-def _expires(part: Part, order: TimeOrder, groups: Sequence[TimeGroup], zone: str) -> int | None:
-    """The moment after which a stream that a set waits for has ended."""
-    clocks = find_time_columns(part.select)
+def _find_expiry(part: Part, order: TimeOrder, groups: Sequence[TimeGroup], zone: str) -> int | None:
+    """The timestamp after which a stream that the set waits for has ended."""
+    time_columns = find_time_columns(part.select)
     ends: list[Fraction] = []
     for group in order.groups:
         if group in groups or group == order.relations or not order.is_finite(group):
             continue
-        high = part.closure.range(clocks[group[0]]).high
+        high = part.closure.range(time_columns[group[0]]).high
         ends += [high] if high is not None else []
-    return instant(min(ends), zone) if ends else None
+    return to_micros(min(ends), zone) if ends else None
 
 
-def _feed_schema(empty: str, reduce: str) -> pa.Schema:
+# --- schemas -------------------------------------------------------------------------------------------
+
+
+def _state_schemas(needs: Sequence[NeedProgram]) -> Iterator[tuple[str, pa.Schema]]:
+    """The schemas of the tables in the state store: the programs are executed on empty inputs."""
     db = DuckDb()
-    return db.query(reduce, {"batch": db.query(empty, {})}).schema
-
-
-def _schemas(program: TimedProgram) -> tuple[tuple[str, bytes], ...]:
-    """The types of the kept tables: those of empty ones."""
-    db = DuckDb()
-    schemas: dict[str, pa.Schema] = {}
-    for need in program.needs:
-        tables = {feed.name: feed.schema.empty_table() for feed in need.feeds}
-        with db.register(tables):
+    for need in needs:
+        with db.register({each.name: each.schema.empty_table() for each in need.inputs}):
             for step in need.sets:
-                db.create_table(f"{step.table}_new", step.matches)
-                columns = ", ".join([*step.key, *step.counts])
-                schema = db.query(f"SELECT {columns or '1 AS one'} FROM {step.table}_new", {}).schema
-                schemas[step.table] = schema
-                _empty_past(db, step)
+                db.create_table(step.tables.new, step.matches)
+                columns = ", ".join([*step.key, *step.counts]) or "1 AS one"
+                yield step.tables.state, db.query(f"SELECT {columns} FROM {step.tables.new}", {}).schema
+                _create_empty_timeline(db, step)
             if need.merge is not None:
-                added = db.query(need.result, {})
-                schemas[need.name] = db.query(need.merge, {"rows": added}).schema
+                added = db.query(need.result_rows, {})
+                yield need.result, db.query(need.merge, {"rows": added}).schema
         db.drop_tables()
-    return tuple((name, schema_to_bytes(schema)) for name, schema in schemas.items())
 
 
-def _empty_past(db: DuckDb, step: SetProgram) -> None:
-    """Stand-ins for the past of a set, so that the sets that build on it have types."""
-    keys = ", ".join(["1 AS kid", "t", *step.key, *step.counts, "TRUE AS live"])
-    db.create_table(f"{step.table}_past", f"SELECT {keys} FROM {step.table}_new")
-    db.create_table(f"{step.table}_keys", f"SELECT * FROM {step.table}_past")
+def _create_empty_timeline(db: DuckDb, step: PartialMatchProgram) -> None:
+    """The tables that the SQL of larger sets joins, without rows."""
+    columns = ", ".join(["1 AS series", "t", *step.key, *step.counts, "TRUE AS live"])
+    db.create_table(step.tables.timeline, f"SELECT {columns} FROM {step.tables.new}")
+    db.create_table(step.tables.series, f"SELECT * FROM {step.tables.timeline}")

@@ -1,4 +1,4 @@
-"""From rows in the order of time to what they add to the answer, a batch of any number of moments at once."""
+"""Executes a micro-batch: finds new matches of released rows, and updates the partial matches."""
 
 from __future__ import annotations
 
@@ -8,159 +8,174 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from millpond.engines.timed.fronts import ALWAYS, NEVER, History, history
-from millpond.engines.timed.program import SetProgram, TimedProgram
+from millpond.engines.timed.pareto_fronts import ALWAYS, NEVER, Ints, build_front_history
+from millpond.engines.timed.program import NeedProgram, PartialMatchProgram, TimedProgram
 from millpond.runtime.duckdb import DuckDb
-from millpond.runtime.terms import TermSql
+from millpond.runtime.terms import TermSql, Version
 
 Tables = dict[str, pa.Table]
 
 
 @dataclass(frozen=True)
-class Advance:
-    """What is kept after a batch, and the new rows of each need's result."""
+class BatchChange:
+    """What a micro-batch changes: ``state`` holds the kept tables after it, ``added`` the new result rows."""
 
-    kept: Tables
+    state: Tables
     added: Tables
 
-    def tables(self, program: TimedProgram, before: Mapping[str, pa.Table], term: TermSql) -> Tables:
-        """What a term's changes are asked of: what is new, and what was and is kept of its results."""
-        tables = {f"{name}_new": table for name, table in self.added.items() if name in term.tables}
+    def term_tables(self, program: TimedProgram, before: Mapping[str, pa.Table], term: TermSql) -> Tables:
+        """The tables that a term's SQL reads; ``before`` are the kept tables before the micro-batch."""
+        tables = {}
         for name in term.tables:
-            if name in program.kept:
-                empty = program.kept[name].empty_table()
-                tables[f"{name}_old"] = before.get(name, empty)
-                tables[f"{name}_now"] = self.kept.get(name, empty)
+            if name in self.added:
+                tables[Version.ADDED.of(name)] = self.added[name]
+            if name in program.state_schemas:
+                empty = program.state_schemas[name].empty_table()
+                tables[Version.BEFORE.of(name)] = before.get(name, empty)
+                tables[Version.AFTER.of(name)] = self.state.get(name, empty)
         return tables
 
 
 def advance(
     db: DuckDb,
     program: TimedProgram,
-    kept: Mapping[str, pa.Table],
-    feeds: Mapping[str, pa.Table],
+    state: Mapping[str, pa.Table],
+    inputs: Mapping[str, pa.Table],
     now: int,
-) -> Advance:
-    """Take in rows, all later than those before; ``now`` is the moment up to which time has moved."""
+) -> BatchChange:
+    """Process the rows of a micro-batch, all of them later than any row before.
+
+    ``state`` holds the kept tables, ``inputs`` the rows by input table; tables without rows may be absent.
+    All timestamps before ``now`` are complete.
+    """
     after: Tables = {}
     added: Tables = {}
     for need in program.needs:
-        tables = {
-            feed.name: feed.relation
-            if feed.relation is not None
-            else feeds.get(feed.name, feed.schema.empty_table())
-            for feed in need.feeds
-        }
-        with db.register(tables):
-            for step in need.sets[:-1]:
-                state = kept.get(f"{step.table}", program.kept[step.table].empty_table())
-                _found(db, step)
-                after |= _updated(db, step, state, now)
-            _found(db, need.sets[-1])
-            added[need.name] = db.query(need.result, {})
+        with db.register(_input_tables(need, inputs)):
+            *partial, complete = need.sets
+            for step in partial:
+                empty = program.state_schemas[step.tables.state].empty_table()
+                db.create_table(step.tables.new, step.matches)
+                table = _update_matches(db, step, state.get(step.tables.state, empty))
+                expired = step.expires is not None and now > step.expires
+                if step.is_stored and not expired:
+                    after[step.tables.state] = table
+            db.create_table(complete.tables.new, complete.matches)
+            added[need.result] = db.query(need.result_rows, {})
         if need.merge is not None:
-            rows = pa.concat_tables(
-                [kept[need.name], added[need.name].cast(program.kept[need.name])]
-                if need.name in kept
-                else [added[need.name].cast(program.kept[need.name])]
-            )
-            after[need.name] = db.query(need.merge, {"rows": rows}).cast(program.kept[need.name])
+            schema = program.state_schemas[need.result]
+            rows = [added[need.result].cast(schema)]
+            if need.result in state:
+                rows.insert(0, state[need.result])
+            after[need.result] = db.query(need.merge, {"rows": pa.concat_tables(rows)}).cast(schema)
         db.drop_tables()
-    return Advance({name: table for name, table in after.items() if table.num_rows}, added)
+    return BatchChange({name: table for name, table in after.items() if table.num_rows}, added)
 
 
-def _found(db: DuckDb, step: SetProgram) -> None:
-    db.create_table(f"{step.table}_new", step.matches)
+def _input_tables(need: NeedProgram, inputs: Mapping[str, pa.Table]) -> Tables:
+    tables = {}
+    for each in need.inputs:
+        relation = each.relation
+        tables[each.name] = (
+            relation if relation is not None else inputs.get(each.name, each.schema.empty_table())
+        )
+    return tables
 
 
-def _updated(db: DuckDb, step: SetProgram, state: pa.Table, now: int) -> Tables:
-    """What is kept of a set after the batch; its past, for the sets that build on it."""
-    columns = ", ".join([*step.key, *step.counts])
+def _update_matches(db: DuckDb, step: PartialMatchProgram, state: pa.Table) -> pa.Table:
+    """The partial matches to keep; creates the tables that larger sets join."""
+    columns = _after_comma([*step.key, *step.counts])
     with db.register({"state": state}):
         db.create_table(
-            f"{step.table}_all",
-            f"SELECT CAST({ALWAYS} AS BIGINT) AS t{_listed(columns)} FROM state "
-            f"UNION ALL SELECT t{_listed(columns)} FROM {step.table}_new",
+            step.tables.all,
+            f"SELECT CAST({ALWAYS} AS BIGINT) AS t{columns} FROM state "
+            f"UNION ALL SELECT t{columns} FROM {step.tables.new}",
         )
-    table = _counted(db, step) if step.counts else _fronts(db, step)
-    expired = step.expires is not None and now > step.expires
-    return {step.table: table} if step.stored and not expired else {}
+    return _update_counts(db, step) if step.counts else _update_fronts(db, step)
 
 
-def _listed(columns: str) -> str:
-    return f", {columns}" if columns else ""
+def _after_comma(columns: list[str] | tuple[str, ...]) -> str:
+    return "".join(f", {column}" for column in columns)
 
 
-def _kid(columns: tuple[str, ...]) -> str:
+def _group_number(columns: tuple[str, ...]) -> str:
     return f"dense_rank() OVER (ORDER BY {', '.join(columns)})" if columns else "1"
 
 
-def _counted(db: DuckDb, step: SetProgram) -> pa.Table:
-    everything = f"{step.table}_all"
-    keys = _listed(", ".join(step.key))
-    if step.asked:
-        running = ", ".join(f"sum({c}) OVER (PARTITION BY kid ORDER BY t) AS {c}" for c in step.counts)
-        numbered = f"SELECT {_kid(step.key)} AS kid, * FROM {everything}"
-        db.create_table(f"{step.table}_past", f"SELECT kid, t{keys}, {running} FROM ({numbered})")
-        db.create_table(f"{step.table}_keys", f"SELECT DISTINCT kid{keys} FROM {step.table}_past")
+# --- counted matches -----------------------------------------------------------------------------------
+
+
+def _update_counts(db: DuckDb, step: PartialMatchProgram) -> pa.Table:
+    """Equal matches are one row; their number over time is a series."""
+    tables = step.tables
+    if step.is_joined:
+        keys = _after_comma(step.key)
+        running = ", ".join(f"sum({c}) OVER (PARTITION BY series ORDER BY t) AS {c}" for c in step.counts)
+        numbered = f"SELECT {_group_number(step.key)} AS series, * FROM {tables.all}"
+        db.create_table(tables.timeline, f"SELECT series, t{keys}, {running} FROM ({numbered})")
+        db.create_table(tables.series, f"SELECT DISTINCT series{keys} FROM {tables.timeline}")
     sums = ", ".join(f"sum({c}) AS {c}" for c in step.counts)
     group = f" GROUP BY {', '.join(step.key)}" if step.key else " HAVING count(*) > 0"
-    selected = ", ".join([*step.key, sums])
-    return db.query(f"SELECT {selected} FROM {everything}{group}", {})
+    return db.query(f"SELECT {', '.join([*step.key, sums])} FROM {tables.all}{group}", {})
 
 
-def _fronts(db: DuckDb, step: SetProgram) -> pa.Table:
-    everything = f"{step.table}_all"
-    ranks = [
-        f"dense_rank() OVER (ORDER BY {name} {'ASC' if smaller else 'DESC'}) AS k{i}"
-        for i, (name, smaller) in enumerate(step.demands)
-    ]
-    values = [f"dense_rank() OVER (ORDER BY {name}) AS v{i}" for i, name in enumerate(step.differing)]
-    selected = ", ".join([f"{_kid(step.fixed)} AS kid", "*", *ranks, *values])
-    db.create_table(f"{step.table}_sorted", f"SELECT {selected} FROM {everything} ORDER BY kid, t")
-    numbers = ", ".join(
-        ["kid", "t", *(f"k{i}" for i in range(len(ranks))), *(f"v{i}" for i in range(len(values)))]
+# --- Pareto fronts -------------------------------------------------------------------------------------
+
+
+def _update_fronts(db: DuckDb, step: PartialMatchProgram) -> pa.Table:
+    """The matches on the fronts at the end of the micro-batch."""
+    tables = step.tables
+    _create_history(db, step)
+    if step.is_joined:
+        _create_timeline(db, step)
+    columns = ", ".join(step.key) or "1 AS one"
+    return db.query(f"SELECT {columns} FROM {tables.history} WHERE until = {NEVER}", {})
+
+
+def _create_history(db: DuckDb, step: PartialMatchProgram) -> None:
+    """Which matches were on the fronts when.  Requirements and values are compared by their ranks."""
+    tables = step.tables
+    ranks = {
+        f"k{i}": f"dense_rank() OVER (ORDER BY {name} {'ASC' if smaller else 'DESC'})"
+        for i, (name, smaller) in enumerate(step.requirements)
+    }
+    values = {f"v{i}": f"dense_rank() OVER (ORDER BY {name})" for i, name in enumerate(step.differing)}
+    selected = [f"{_group_number(step.fixed)} AS front", "*"]
+    selected += [f"{text} AS {name}" for name, text in (ranks | values).items()]
+    db.create_table(tables.sorted, f"SELECT {', '.join(selected)} FROM {tables.all} ORDER BY front, t")
+    numbers = ", ".join(["front", "t", *ranks, *values])
+    found = db.query_integers(f"SELECT {numbers} FROM {tables.sorted}")
+    size = len(found["t"])
+    past = build_front_history(
+        found["front"],
+        found["t"],
+        _matrix([found[name] for name in ranks], size),
+        _matrix([found[name] for name in values], size),
     )
-    found = db.query_integers(f"SELECT {numbers} FROM {step.table}_sorted")
-    past = history(
-        found["kid"], found["t"], _matrix(found, "k", len(ranks)), _matrix(found, "v", len(values))
-    )
-    entries = _entries(past)
-    keys = _listed(", ".join(step.key))
+    entries = pa.table({"number": past.rows, "since": past.since, "until": past.until, "place": past.places})
     with db.register({"entries": entries}):
-        numbered = f"SELECT row_number() OVER () - 1 AS number, * FROM {step.table}_sorted"
+        numbered = f"SELECT row_number() OVER () - 1 AS number, * FROM {tables.sorted}"
         db.create_table(
-            f"{step.table}_history",
-            f"SELECT s.kid AS front, e.place, e.since AS t, e.until{keys} "
+            tables.history,
+            f"SELECT s.front, e.place, e.since AS t, e.until{_after_comma(step.key)} "
             f"FROM entries e JOIN ({numbered}) s ON e.number = s.number",
         )
-    if step.asked:
-        _keep_past(db, step)
-    columns = ", ".join(step.key) or "1 AS one"
-    return db.query(f"SELECT {columns} FROM {step.table}_history WHERE until = {NEVER}", {})
 
 
-def _matrix(found: Mapping[str, np.ndarray], letter: str, width: int) -> np.ndarray:
-    columns = [found[f"{letter}{i}"] for i in range(width)]
-    return np.stack(columns, axis=1) if columns else np.zeros((len(found["t"]), 0), np.int64)
+def _matrix(columns: list[Ints], size: int) -> Ints:
+    return np.stack(columns, axis=1) if columns else np.zeros((size, 0), np.int64)
 
 
-def _entries(past: History) -> pa.Table:
-    return pa.table({"number": past.rows, "since": past.since, "until": past.until, "place": past.places})
-
-
-def _keep_past(db: DuckDb, step: SetProgram) -> None:
-    """The entries of each place of a front, one after the other, with gaps where it was empty."""
-    name = step.table
-    keys = _listed(", ".join(step.key))
-    nothing = "".join(f", NULL AS {c}" for c in step.key)
-    kid = "dense_rank() OVER (ORDER BY front, place) AS kid"
-    next_one = f"FROM {name}_history b WHERE a.front = b.front AND a.place = b.place AND a.until = b.t"
+def _create_timeline(db: DuckDb, step: PartialMatchProgram) -> None:
+    """A place on a front is a series: the matches that held it one after the other, with gaps between."""
+    tables = step.tables
+    next_one = f"FROM {tables.history} b WHERE a.front = b.front AND a.place = b.place AND a.until = b.t"
     gaps = (
-        f"SELECT front, place, until AS t, FALSE AS live{nothing} FROM {name}_history a "
-        f"WHERE until < {NEVER} AND NOT EXISTS ({next_one})"
+        f"SELECT front, place, until AS t, FALSE AS live{''.join(f', NULL AS {c}' for c in step.key)} "
+        f"FROM {tables.history} a WHERE until < {NEVER} AND NOT EXISTS ({next_one})"
     )
-    lives = f"SELECT front, place, t, TRUE AS live{keys} FROM {name}_history"
-    db.create_table(f"{name}_past", f"SELECT {kid}, * FROM ({lives} UNION ALL {gaps})")
-    fixed = _listed(", ".join(step.fixed))
-    db.create_table(f"{name}_keys", f"SELECT DISTINCT kid{fixed} FROM {name}_past WHERE live")
+    lives = f"SELECT front, place, t, TRUE AS live{_after_comma(step.key)} FROM {tables.history}"
+    series = "dense_rank() OVER (ORDER BY front, place) AS series"
+    db.create_table(tables.timeline, f"SELECT {series}, * FROM ({lives} UNION ALL {gaps})")
+    fixed = _after_comma(step.fixed)
+    db.create_table(tables.series, f"SELECT DISTINCT series{fixed} FROM {tables.timeline} WHERE live")

@@ -1,33 +1,41 @@
-"""What a worker executes for a query in time: feeds, sets of waiting matches, results, as plain text."""
+"""What a worker executes for a query over application time: SQL text and schemas, nothing else."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 
-from millpond.runtime.arrow_ipc import schema_from_bytes, table_from_bytes
+from millpond.engines.timed.tables import MatchTables
+from millpond.runtime.arrow_ipc import schema_from_bytes, table_from_bytes, table_to_bytes
 from millpond.runtime.terms import TermSql
 
 
 @dataclass(frozen=True)
-class FeedProgram:
-    """The rows that matter of one occurrence.
+class InputProgram:
+    """How the rows of one occurrence get into their input table.
 
-    ``names`` are its columns in the stream, ``columns`` what to take of a row, by name and SQL text: the
-    first is NULL for rows that do not matter, and else the moment.  ``reduce`` gathers them from ``batch``.
-    ``rows`` are those of a relation, as Arrow IPC.
+    ``names`` are the columns that are read, as the stream names them.  ``columns`` are SQL expressions over a
+    row, by name; the first is the timestamp, or NULL for rows that cannot match.  ``reduce`` is SQL that
+    makes the input table from a ``batch`` of these columns.  ``has_time``: the stream has application time.
+    ``rows`` are those of a relation, as Arrow IPC; None for a stream.
     """
 
     name: str
     stream: str
-    clocked: bool
+    has_time: bool
     names: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
     reduce: str
     schema_bytes: bytes
     rows: bytes | None = None
+
+    @property
+    def is_relation(self) -> bool:
+        return self.rows is not None
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -39,52 +47,57 @@ class FeedProgram:
 
 
 @dataclass(frozen=True)
-class SetProgram:
-    """One set of streams whose partial matches wait.
+class PartialMatchProgram:
+    """The partial matches of one set of streams.
 
-    ``matches`` finds new ones.  Of its ``key`` the columns ``fixed`` tell fronts apart, ``demands`` are
-    compared (True: smaller is less), ``differing`` must differ.  ``counts`` are added up; without any, fronts
-    are kept.  After the moment ``expires`` nothing can complete its matches.
+    ``matches`` is SQL that finds new ones.  With ``counts``, matches with an equal ``key`` are counted.
+    Without, Pareto fronts are kept, one for each combination of the ``fixed`` columns of the key.  On a
+    front, ``requirements`` are compared (True: the smaller is the weaker one), and ``differing`` are values
+    that rows still to come must differ from.
+
+    ``is_stored``: the matches are kept in the state store.  ``is_joined``: arriving rows are joined with
+    them.  After the timestamp ``expires`` nothing can complete them.
     """
 
-    table: str
+    tables: MatchTables
     matches: str
     key: tuple[str, ...]
     fixed: tuple[str, ...]
-    demands: tuple[tuple[str, bool], ...]
+    requirements: tuple[tuple[str, bool], ...]
     differing: tuple[str, ...]
     counts: tuple[str, ...]
-    stored: bool
-    asked: bool
+    is_stored: bool
+    is_joined: bool
     expires: int | None
 
 
 @dataclass(frozen=True)
 class NeedProgram:
-    """The sets of a need, the last being that of all its streams, and what its matches add to a result.
+    """The partial matches of a need, from small to large sets; the last set holds the complete matches.
 
-    ``result`` is SQL over the new matches.  Where the result is kept, ``merge`` is SQL over ``rows`` of it.
+    ``result_rows`` is SQL for what the new complete matches add to the table ``result``.  If that table is
+    kept, ``merge`` is SQL that merges ``rows`` of it.
     """
 
-    feeds: tuple[FeedProgram, ...]
-    sets: tuple[SetProgram, ...]
-    name: str
+    inputs: tuple[InputProgram, ...]
+    sets: tuple[PartialMatchProgram, ...]
     result: str
+    result_rows: str
     merge: str | None
 
 
 @dataclass(frozen=True)
-class Clock:
-    """The time of a stream.
+class TimeColumn:
+    """The application-time column of a stream.
 
-    ``moment`` is SQL for that of a row.  A row may come ``delay`` microseconds after later ones.  The other
-    streams wait ``idle`` seconds for one that sends nothing, or as long as it takes.  After ``ends``
-    its rows do not matter.
+    ``micros`` is SQL for the timestamp of a row.  Rows may arrive ``delay`` microseconds out of order.  A
+    stream that sends nothing for ``idle`` seconds no longer holds the watermark back (None: it always does).
+    Rows after the timestamp ``ends`` cannot match.
     """
 
     stream: str
     column: str
-    moment: str
+    micros: str
     delay: int
     idle: float | None
     ends: int | None
@@ -92,30 +105,48 @@ class Clock:
 
 @dataclass(frozen=True)
 class TimedProgram:
-    """A query in time.
+    """A compiled query over application time.
 
-    ``schemas`` are those of the kept tables, by name; ``clocks`` those of the streams that have a time.
+    ``schemas`` are those of the tables in the state store, by name.  ``plan_fingerprint`` identifies the
+    query and its SQL, without the rows of relations.
     """
 
     needs: tuple[NeedProgram, ...]
     terms: tuple[TermSql, ...]
     schemas: tuple[tuple[str, bytes], ...]
-    clocks: tuple[Clock, ...]
-    fingerprint: bytes
+    time_columns: tuple[TimeColumn, ...]
+    plan_fingerprint: bytes
     aggregate: bool
     retracts: bool
 
     @cached_property
-    def kept(self) -> dict[str, pa.Schema]:
+    def fingerprint(self) -> bytes:
+        """Identifies the meaning of the state: the plan, and the rows of the relations."""
+        digest = hashlib.sha256(self.plan_fingerprint)
+        for each in self.inputs:
+            if each.rows is not None:
+                digest.update(each.rows)
+        return digest.digest()[:16]
+
+    @cached_property
+    def state_schemas(self) -> dict[str, pa.Schema]:
         return {name: schema_from_bytes(data) for name, data in self.schemas}
 
     @property
-    def feeds(self) -> tuple[FeedProgram, ...]:
-        return tuple(feed for need in self.needs for feed in need.feeds)
+    def inputs(self) -> tuple[InputProgram, ...]:
+        return tuple(each for need in self.needs for each in need.inputs)
 
-    def of_stream(self, stream: str) -> tuple[FeedProgram, ...]:
-        return tuple(f for f in self.feeds if f.stream == stream and f.rows is None)
+    def inputs_of(self, stream: str) -> tuple[InputProgram, ...]:
+        """The inputs that read a stream; none for a relation."""
+        return tuple(each for each in self.inputs if each.stream == stream and not each.is_relation)
 
-    @cached_property
-    def streams(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(feed.stream for feed in self.feeds if feed.rows is None))
+    def with_relations(self, rows: Mapping[str, pa.Table]) -> TimedProgram:
+        """The program with the rows of its relations, which are given by the names of their inputs."""
+
+        def fill(each: InputProgram) -> InputProgram:
+            if not each.is_relation:
+                return each
+            return replace(each, rows=table_to_bytes(rows[each.name].cast(each.schema)))
+
+        needs = (replace(need, inputs=tuple(map(fill, need.inputs))) for need in self.needs)
+        return replace(self, needs=tuple(needs))

@@ -18,26 +18,29 @@ import pyarrow.compute as pc
 
 from millpond.engines.timed.execute import advance
 from millpond.engines.timed.program import TimedProgram
-from millpond.engines.timed.waiting_room import (
+from millpond.engines.timed.reorder_buffer import (
     END,
-    Passage,
-    Room,
-    late_rows,
-    opened,
-    passed,
-    payload,
-    restored,
-    stored,
+    Release,
+    ReorderBuffer,
+    list_late_rows,
+    release_rows,
 )
-from millpond.runtime.codec import decode_tables, encode_tables
+from millpond.engines.timed.state import (
+    BUFFER_KEY,
+    MATCHES_KEY,
+    decode_buffer,
+    decode_matches,
+    decode_payload,
+    encode_buffer,
+    encode_matches,
+    encode_payload,
+)
 from millpond.runtime.row_kinds import LATE, RowKind
 from millpond.spark.operators.output import rejected_rows, report_row, result_rows
 from millpond.spark.operators.payloads import payload_batch, split_rejected
-from millpond.spark.operators.shard import WHOLE, ShardProcessor, worker_duckdb
+from millpond.spark.operators.shard import ShardProcessor, worker_duckdb
 
-# The keys of the state store: the reorder buffer; the partial matches and groups.
-_BUFFER, _MATCHES = -3, WHOLE
-# The column with the timestamp of every row, also of rows that no feed takes.
+# The column with the timestamp of every row, also of rows that cannot match.
 TIMESTAMP = "_timestamp"
 
 
@@ -49,23 +52,23 @@ class TimedMapper:
     stream: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        feeds = self.program.of_stream(self.stream)
+        inputs = self.program.inputs_of(self.stream)
         db = worker_duckdb()
-        parts: dict[str, list[pa.Table]] = {feed.name: [] for feed in feeds}
+        parts: dict[str, list[pa.Table]] = {each.name: [] for each in inputs}
         latest: int | None = None
         for batch in batches:
             good, rejected = split_rejected(self.stream, batch)
             yield from rejected
             if not good.num_rows:
                 continue
-            for feed in feeds:
-                parts[feed.name].append(db.query(feed.reduce, {"batch": good}).cast(feed.schema))
+            for each in inputs:
+                parts[each.name].append(db.query(each.reduce, {"batch": good}).cast(each.schema))
             if TIMESTAMP in good.schema.names:
                 last = pc.max(good.column(TIMESTAMP)).as_py()
                 latest = last if latest is None or (last is not None and last > latest) else latest
         rows = {name: pa.concat_tables(tables) for name, tables in parts.items() if tables}
         progress = {} if latest is None else {self.stream: latest}
-        yield payload_batch([payload(self.program, rows, progress)])
+        yield payload_batch([encode_payload(self.program, rows, progress)])
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class EndOfInputMapper:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if sum(batch.num_rows for batch in batches):
-            yield payload_batch([payload(self.program, {}, {END: 0})])
+            yield payload_batch([encode_payload(self.program, {}, {END: 0})])
 
 
 class TimedProcessor(ShardProcessor):
@@ -91,49 +94,50 @@ class TimedProcessor(ShardProcessor):
 
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
         db, program = worker_duckdb(os.cpu_count() or 1), self.program
-        held = self.get_value(_BUFFER)
-        room = Room() if held is None else restored(program, held)
-        data = self.get_value(_MATCHES)
-        kept, revision = ({}, 0) if data is None else decode_tables(data, program.kept, program.fingerprint)
-        passage = self._reorder(room, payloads)
-        if passage.late:
-            yield _late_rows(program, passage.late)
+        held = self.get_value(BUFFER_KEY)
+        buffer = ReorderBuffer() if held is None else decode_buffer(program, held)
+        data = self.get_value(MATCHES_KEY)
+        state, revision = ({}, 0) if data is None else decode_matches(program, data)
+        release = self._release_rows(buffer, payloads)
+        if release.late:
+            yield _late_rows(program, release.late)
         size = 0 if data is None else len(data)
-        if passage.ready or data is None:
-            step = advance(db, program, kept, passage.ready, passage.room.final)
+        if release.released or data is None:
+            change = advance(db, program, state, release.released, release.buffer.watermark)
             for term in program.terms:
-                found = db.query(term.changes_sql(self.types, data is None), step.tables(program, kept, term))
+                sql = term.changes_sql(self.types, first=data is None)
+                found = db.query(sql, change.term_tables(program, state, term))
                 yield from result_rows(db, found, revision + 1)
-            kept = step.kept
-            packed = encode_tables(kept, program.kept, program.fingerprint, revision + 1)
-            self.put_value(_MATCHES, packed)
-            size = len(packed)
-        waiting = stored(program, passage.room)
-        self.put_value(_BUFFER, waiting)
-        entries = sum(table.num_rows for table in kept.values())
-        yield report_row(RowKind.STATE, entries, size + len(waiting))
-        yield report_row(RowKind.BUFFERED, passage.room.rows(program))
+            state = change.state
+            matches = encode_matches(program, state, revision + 1)
+            self.put_value(MATCHES_KEY, matches)
+            size = len(matches)
+        held = encode_buffer(program, release.buffer)
+        self.put_value(BUFFER_KEY, held)
+        entries = sum(table.num_rows for table in state.values())
+        yield report_row(RowKind.STATE, entries, size + len(held))
+        yield report_row(RowKind.BUFFERED, release.buffer.count_rows(program))
 
-    def _reorder(self, room: Room, payloads: Sequence[bytes]) -> Passage:
+    def _release_rows(self, buffer: ReorderBuffer, payloads: Sequence[bytes]) -> Release:
         rows: dict[str, list[pa.Table]] = {}
         progress: dict[str, int] = {}
         for data in payloads:
-            tables, known = opened(self.program, data)
+            tables, known = decode_payload(self.program, data)
             for name, table in tables.items():
                 rows.setdefault(name, []).append(table)
-            for stream, (latest, _) in known.items():
+            for stream, latest in known.items():
                 progress[stream] = max(latest, progress.get(stream, latest))
-        gathered = {name: pa.concat_tables(tables) for name, tables in rows.items()}
-        return passed(self.program, room, gathered, progress, time.time())
+        collected = {name: pa.concat_tables(tables) for name, tables in rows.items()}
+        return release_rows(self.program, buffer, collected, progress, time.time())
 
 
 def _late_rows(program: TimedProgram, late: Mapping[str, pa.Table]) -> pa.Table:
     """Late rows for the folder ``_rejected``, each with its timestamp and the columns that the query uses."""
     streams, reasons, records = [], [], []
-    for clock in program.clocks:
-        for row in late_rows(program.of_stream(clock.stream), late):
-            moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row.moment)
-            streams.append(clock.stream)
-            reasons.append(f"{LATE} every stream had moved past {moment:%Y-%m-%d %H:%M:%S.%f} UTC")
-            records.append(json.dumps({clock.column: moment.isoformat(), **row.values}, default=str))
+    for column in program.time_columns:
+        for row in list_late_rows(program.inputs_of(column.stream), late):
+            timestamp = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row.time)
+            streams.append(column.stream)
+            reasons.append(f"{LATE} every stream had moved past {timestamp:%Y-%m-%d %H:%M:%S.%f} UTC")
+            records.append(json.dumps({column.column: timestamp.isoformat(), **row.values}, default=str))
     return rejected_rows(pa.table({"stream": streams, "reason": reasons, "record": records}))

@@ -337,32 +337,32 @@ def test_relations(query: str, rows: list[tuple[int | None, int | None]]) -> Non
 def test_nothing_is_kept_of_the_last_stream() -> None:
     run = TimedRun(f"{STREAMS} SELECT A FROM S, T WHERE J < I AND B = 2")
     run.add(*((("S", i, 0, i)) for i in range(50)))
-    assert run.waiting == 0
+    assert run.partial_matches == 0
     run.add(("T", 2, 0, 60), ("T", 2, 0, 61), ("T", 3, 0, 61))
-    assert run.waiting == 1
+    assert run.partial_matches == 1
     run.add(*((("S", i, 0, 62 + i)) for i in range(50)))
-    assert run.waiting == 1 and run.answer().total() == 100
+    assert run.partial_matches == 1 and run.answer().total() == 100
 
 
 def test_state_expires_after_the_end() -> None:
     run = TimedRun(f"{STREAMS} SELECT S.A, T.B FROM S, T WHERE A = B AND I < {NOON}")
     run.add(("T", 1, 0, 1), ("T", 2, 0, 2), ("S", 1, 0, 3))
-    assert run.waiting == 3
+    assert run.partial_matches == 3
     run.add(("T", 3, 0, 4), ("S", 3, 0, 4))
-    assert run.waiting == 5, "S may go on"
+    assert run.partial_matches == 5, "S may go on"
     run.add(("T", 1, 0, 5))
-    assert run.waiting == 2, "only rows of S are still asked for"
+    assert run.partial_matches == 2, "only rows of S are still asked for"
     run.add(*(("T", i, 0, 7 + i) for i in range(20)))
-    assert run.waiting == 2
+    assert run.partial_matches == 2
     assert run.answer() == {(1, 1): 3, (3, 3): 2}
 
 
 def test_what_waits_for_a_stream_that_ended_is_not_kept_at_all() -> None:
     run = TimedRun(f"{STREAMS} SELECT B2 FROM S, T WHERE J < I AND I < {NOON} AND B2 IN (1, 2)")
     run.add(("T", 1, 1, 1), ("T", 1, 2, 2))
-    assert run.waiting == 2
+    assert run.partial_matches == 2
     run.add(("T", 1, 1, 9))
-    assert run.waiting == 0
+    assert run.partial_matches == 0
 
 
 def test_fronts_stay_small() -> None:

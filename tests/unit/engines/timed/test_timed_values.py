@@ -199,4 +199,4 @@ def test_many_duplicates_of_one_row() -> None:
     run.add(*[("T", 1, 0, 1)] * 3_000)
     run.add(*[("S", 9, 0, 2)] * 3_000)
     assert run.answer() == {(9,): 9_000_000}
-    assert run.waiting == 1
+    assert run.partial_matches == 1

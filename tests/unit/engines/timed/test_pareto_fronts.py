@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from millpond.engines.timed import fronts
-from millpond.engines.timed.fronts import ALWAYS, NEVER, History, history
+from millpond.engines.timed import pareto_fronts
+from millpond.engines.timed.pareto_fronts import ALWAYS, NEVER, FrontHistory, build_front_history
 from millpond.errors import MillpondError
 from millpond.plan.synopses import count_alternatives
 
@@ -36,13 +36,13 @@ def rows(draw: st.DrawFn, keys: int = 2, most: int = 14) -> list[Row]:
     return sorted(draw(st.lists(row, max_size=most)), key=lambda r: r[:2])
 
 
-def found(table: list[Row]) -> History:
+def found(table: list[Row]) -> FrontHistory:
     def matrix(column: int) -> Ints:
         width = len(table[0][column]) if table else 0  # type: ignore[arg-type]
         return np.array([r[column] for r in table], dtype=np.int64).reshape(len(table), width)
 
     keys, times = (np.array([r[c] for r in table], dtype=np.int64) for c in (0, 1))
-    return history(keys, times, matrix(2), matrix(3))
+    return build_front_history(keys, times, matrix(2), matrix(3))
 
 
 def serves(row: Row, offered: tuple[int, ...], values: tuple[int, ...]) -> bool:
@@ -51,7 +51,7 @@ def serves(row: Row, offered: tuple[int, ...], values: tuple[int, ...]) -> bool:
     return enough and all(mine != theirs for mine, theirs in zip(row[3], values, strict=True))
 
 
-def alive(past: History, table: list[Row], key: int, moment: int) -> list[Row]:
+def alive(past: FrontHistory, table: list[Row], key: int, moment: int) -> list[Row]:
     """What a row that arrives at the moment finds: entries since an earlier one, and not yet replaced."""
     return [
         table[row]
@@ -86,7 +86,7 @@ def test_what_is_alive_serves_as_all_rows_do(table: list[Row]) -> None:
 @given(rows(most=12), st.integers(1, 4))
 def test_however_many_rows_are_compared_at_once(table: list[Row], size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fronts, "_SLICE", size)
+        patch.setattr(pareto_fronts, "_SLICE", size)
         assert_serves_as_all_rows_do(table)
 
 
@@ -153,7 +153,9 @@ def test_a_front_of_several() -> None:
 def test_no_rows() -> None:
     for width, differing in ((0, 0), (1, 0), (2, 0), (0, 1), (2, 2)):
         nothing = np.zeros(0, np.int64)
-        past = history(nothing, nothing, np.zeros((0, width), np.int64), np.zeros((0, differing), np.int64))
+        past = build_front_history(
+            nothing, nothing, np.zeros((0, width), np.int64), np.zeros((0, differing), np.int64)
+        )
         assert not len(past.rows) and not len(past.places)
 
 
@@ -163,7 +165,7 @@ def test_many_rows_of_one_key() -> None:
     demands = rng.integers(0, 50, (2_000, 2))
     demands[1_999] = -1
     keys, times = np.zeros(2_000, np.int64), np.arange(2_000)
-    past = history(keys, times, demands, np.zeros((2_000, 0), np.int64))
+    past = build_front_history(keys, times, demands, np.zeros((2_000, 0), np.int64))
     for moment in (1, 511, 513, 1_024, 1_500, 1_999):
         now = demands[past.rows[(past.since < moment) & (past.until >= moment)]]
         seen = demands[:moment]
@@ -174,8 +176,8 @@ def test_many_rows_of_one_key() -> None:
 
 
 def test_a_front_that_grows_for_ever_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fronts, "MAX_FRONT", 3)
+    monkeypatch.setattr(pareto_fronts, "MAX_FRONT", 3)
     table: list[Row] = [(0, i, (i, -i), ()) for i in range(5)]
     assert len(found(table[:3]).rows) == 3
-    with pytest.raises(MillpondError, match="partial matches are all needed"):
+    with pytest.raises(MillpondError, match="Pareto front has more than"):
         found(table)

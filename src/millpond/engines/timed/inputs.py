@@ -1,0 +1,106 @@
+"""Compiles how the rows of an occurrence get into their input table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from millpond.engines.timed.program import InputProgram
+from millpond.engines.timed.tables import InputTable
+from millpond.plan.needs import Measure
+from millpond.plan.partial_matches import TimedNeed
+from millpond.query.model import Ref
+from millpond.query.time_order import find_time_column, find_time_columns
+from millpond.query.trees import conjuncts, refs
+from millpond.runtime.arrow_ipc import schema_to_bytes, table_to_bytes
+from millpond.runtime.duckdb import DuckDb
+from millpond.runtime.filters import column_sql, quoted_column, row_filter_sql
+from millpond.runtime.sql import Dialect, expression_sql
+
+
+def find_used_columns(timed: TimedNeed, alias: str) -> tuple[Ref, ...]:
+    """The columns of an occurrence that are compared with other occurrences, or that the result needs."""
+    part, closure = timed.part, timed.closure
+    time_columns = set(find_time_columns(part.select).values())
+    used = {ref for ref in timed.result_columns if ref.occurrence == alias}
+    for conjunct in conjuncts(part.condition):
+        mentioned = refs(conjunct)
+        if len({r.occurrence for r in mentioned}) > 1 and not mentioned <= time_columns:
+            used |= {r for r in mentioned if r.occurrence == alias}
+    for n in closure.nodes:
+        if n.ref.occurrence == alias and timed.is_value(n.ref):
+            others = [m.ref for m in closure.nodes if m.ref.occurrence != alias and timed.is_value(m.ref)]
+            if any(timed.bound(n.ref, o) or timed.bound(o, n.ref) for o in others):
+                used.add(n.ref)
+    return tuple(sorted(used, key=str))
+
+
+def compile_input(timed: TimedNeed, table: InputTable, dialect: Dialect) -> InputProgram:
+    """The program of an input; a relation has no rows yet."""
+    part = timed.part
+    row_filter = row_filter_sql(part, table.alias, dialect)
+    reduce = _reduce_sql(timed, table)
+    schema = _input_schema(timed, table, reduce)
+    return InputProgram(
+        name=table.name,
+        stream=table.stream,
+        has_time=find_time_column(part.select, table.alias) is not None,
+        names=tuple(ref.column for ref in table.columns),
+        columns=tuple(
+            (table.batch_column(name), f"CASE WHEN {row_filter} THEN {text} END")
+            for name, text in _row_columns(timed, table, dialect)
+        ),
+        reduce=reduce,
+        schema_bytes=schema_to_bytes(schema),
+        rows=None if table.streaming else table_to_bytes(schema.empty_table()),
+    )
+
+
+def _row_columns(timed: TimedNeed, table: InputTable, dialect: Dialect) -> list[tuple[str, str]]:
+    """What is taken from a row: the timestamp, the columns, and the arguments ``m…`` of measures."""
+    time = find_time_column(timed.part.select, table.alias)
+    micros = dialect.micros(quoted_column(dialect)(time)) if time is not None else "0"
+    return [
+        ("t", f"CAST({micros} AS BIGINT)"),
+        *((f"x{i}", column_sql(timed.part, ref, dialect)) for i, ref in enumerate(table.columns)),
+        *(
+            (f"m{i}", expression_sql(measure.expression, quoted_column(dialect), dialect))
+            for i, measure in _own_measures(timed, table)
+        ),
+    ]
+
+
+def _own_measures(timed: TimedNeed, table: InputTable) -> Iterator[tuple[int, Measure]]:
+    """The measures over columns of the occurrence, with their numbers."""
+    for i, measure in enumerate(timed.need.measures):
+        if {r.occurrence for r in refs(measure.expression)} == {table.alias}:
+            yield i, measure
+
+
+def _reduce_sql(timed: TimedNeed, table: InputTable) -> str:
+    """The input table from a ``batch``; equal rows become one."""
+    keys = {name: table.batch_column(name) for name in ("t", *(f"x{i}" for i in range(len(table.columns))))}
+    selected = [f"{column} AS {name}" for name, column in keys.items()]
+    if timed.need.counted:
+        selected.append("count(*) AS n")
+        for i, measure in _own_measures(timed, table):
+            argument = table.batch_column(f"m{i}")
+            total = f"sum({argument})" if measure.summed else "0"
+            selected += [f"count({argument}) AS f{i}", f"{total} AS s{i}"]
+    return (
+        f"SELECT {', '.join(selected)} FROM batch WHERE {keys['t']} IS NOT NULL "
+        f"GROUP BY {', '.join(keys.values())}"
+    )
+
+
+def _input_schema(timed: TimedNeed, table: InputTable, reduce: str) -> pa.Schema:
+    """The schema of the input table: that of an empty one."""
+    duck, columns = Dialect.DUCKDB, timed.part.select.occurrence(table.alias).table.columns
+    row = ", ".join(f"CAST(NULL AS {duck.type_of(c.type)}) AS {duck.name_of(c.name)}" for c in columns)
+    taken = ", ".join(
+        f"{text} AS {table.batch_column(name)}" for name, text in _row_columns(timed, table, duck)
+    )
+    db = DuckDb()
+    empty = db.query(f"SELECT {taken} FROM (SELECT {row}) WHERE FALSE", {})
+    return db.query(reduce, {"batch": empty}).schema
