@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED
-from millpond.engines.exact.compile import Cutting
+from millpond.engines.exact.chunks import ChunkPolicy
 from millpond.frontend.parse import parse
 from tests.support.generate import (
     Case,
@@ -113,9 +113,9 @@ def examine(seed: int, kind: str) -> Outcome:
     batches = random_batches(rng, random_rows(rng, case, ROWS, nulls=rng.choice([0.0, 0.1])))
     truth = answers(case.sql, case.catalog, moments(case, batches))
     try:
-        # Half of the cases cut their synopses, however small, into chunks.
-        cutting = Cutting(large=0, chunk=rng.choice([1, 2, 3])) if seed % 2 else None
-        local = Local(verdict.plan, cutting)
+        # Half of the cases divide their synopses into chunks, however small they are.
+        policy = ChunkPolicy(min_entries=0, values_per_chunk=rng.choice([1, 2, 3])) if seed % 2 else None
+        local = Local(verdict.plan, policy)
         for i, (batch, expected) in enumerate(zip(batches, truth, strict=True)):
             local.add(batch, tasks=rng.choice([1, 1, 2, 3]))
             found = Counter({normalise(row): n for row, n in local.answer().items()})

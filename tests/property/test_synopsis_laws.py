@@ -20,8 +20,11 @@ from hypothesis import strategies as st
 
 from millpond.analysis.decide import analyse, check, decide
 from millpond.analysis.verdict import BOUNDED, Verdict
-from millpond.engines.exact.compile import Compiled, Cutting, compile_plan
-from millpond.engines.exact.tables import SlotProgram, Synopsis, _counts_added
+from millpond.engines.exact.chunks import ChunkPolicy
+from millpond.engines.exact.compile import CompiledExact, compile_exact
+from millpond.engines.exact.program import SlotProgram
+from millpond.engines.exact.state import decode_synopsis, encode_synopsis
+from millpond.engines.exact.synopsis import Synopsis, _add_counts
 from millpond.errors import MillpondError
 from millpond.frontend.parse import parse
 from millpond.query.model import Query
@@ -68,7 +71,7 @@ class World:
     """A bounded query, ready to run, and rows of its streams."""
 
     verdict: Verdict
-    compiled: Compiled
+    compiled: CompiledExact
     rows: Rows
 
     @staticmethod
@@ -83,8 +86,8 @@ class World:
         verdict = decide(query)
         if verdict.outcome != BOUNDED or verdict.plan is None:
             return None
-        cutting = Cutting(large=0, chunk=rng.choice([1, 2, 3])) if seed % 2 else None
-        compiled = compile_plan(verdict.plan, native_sets=False, cutting=cutting)
+        policy = ChunkPolicy(min_entries=0, values_per_chunk=rng.choice([1, 2, 3])) if seed % 2 else None
+        compiled = compile_exact(verdict.plan, native_sets=False, chunk_policy=policy)
         rows = random_rows(rng, case, ROWS, nulls=rng.choice([0.0, 0.1]))
         return World(verdict, compiled, rows) if compiled.slots else None
 
@@ -102,11 +105,11 @@ class World:
             texts = ", ".join(f"{text} AS {name}" for name, text in columns)
             given = arrow_table(self.verdict.query.tables[stream], mine)
             coded = ENGINE.query(f"SELECT {texts} FROM input WHERE {where}", {"input": given})
-            tables |= Synopsis.of_batch(ENGINE, program.of_stream(stream), coded).tables
+            tables |= Synopsis.of_batch(ENGINE, program.slots_of(stream), coded).tables
         return Synopsis(tables)
 
     def merged(self, *parts: Synopsis) -> Synopsis:
-        return Synopsis.merged(ENGINE, self.slots, parts)
+        return Synopsis.merge(ENGINE, self.slots, parts)
 
     def parts(self, data: st.DataObject, count: int) -> list[Synopsis]:
         """The rows dealt out at random, each share taken in by itself."""
@@ -233,8 +236,8 @@ def test_bytes_hold_the_whole_synopsis(kind: str, seed: int, data: st.DataObject
     revision = data.draw(st.integers(0, 1 << 60), "revision")
     a, b = w.parts(data, 2)
     for synopsis in (a, w.merged(a, b), Synopsis.empty()):
-        kept = synopsis.to_bytes(w.slots, layout, revision)
-        again, number = Synopsis.from_bytes(kept, w.slots, layout)
+        kept = encode_synopsis(synopsis, w.slots, layout, revision)
+        again, number = decode_synopsis(kept, w.slots, layout)
         assert number == revision
         assert_same(again, synopsis)
         assert_same(w.merged(again, b), w.merged(synopsis, b))
@@ -250,7 +253,7 @@ def test_bytes_hold_every_chunk(kind: str, seed: int, data: st.DataObject) -> No
     found = []
     for chunk, tables in pieces.items():
         piece = Synopsis(tables)
-        again, _ = Synopsis.from_bytes(piece.to_bytes(w.slots, layout, 7, chunk), w.slots, layout, chunk)
+        again, _ = decode_synopsis(encode_synopsis(piece, w.slots, layout, 7, chunk), w.slots, layout, chunk)
         assert_same(again, piece)
         found.append(again)
     assert_same(w.merged(*found), whole)
@@ -268,22 +271,22 @@ def test_counts_of_a_query_are_added_as_sql_adds_them(kind: str, seed: int, data
     parts = w.parts(data, 3)
     for slot in w.slots:
         tables = [part.tables[slot.name] for part in parts if slot.name in part.tables]
-        if slot.counts_only and tables:
+        if slot.is_count and tables:
             assert_added_as_by_sql(slot, tables)
 
 
-def counting_slot(cutting: Cutting | None) -> SlotProgram:
+def counting_slot(chunk_policy: ChunkPolicy | None) -> SlotProgram:
     verdict = check(
         "CREATE STREAMING TABLE S (A INT); CREATE STREAMING TABLE T (D INT);"
         "SELECT A FROM S, T WHERE A = D AND A BETWEEN 0 AND 99"
     )
     assert isinstance(verdict, Verdict) and verdict.plan is not None
-    slot = compile_plan(verdict.plan, cutting=cutting).program.slots[0]
-    assert slot.counts_only and (slot.chunk is None) == (cutting is None)
+    slot = compile_exact(verdict.plan, chunk_policy=chunk_policy).program.slots[0]
+    assert slot.is_count and (slot.chunk is None) == (chunk_policy is None)
     return slot
 
 
-SLOTS = [counting_slot(None), counting_slot(Cutting(large=0, chunk=10))]
+SLOTS = [counting_slot(None), counting_slot(ChunkPolicy(min_entries=0, values_per_chunk=10))]
 COUNTS = st.dictionaries(st.integers(0, 99), st.integers(1, 1 << 60), max_size=12)
 
 
@@ -295,7 +298,7 @@ def counts_table(slot: SlotProgram, counts: Mapping[int, int], order: Iterable[i
 
 
 def assert_added_as_by_sql(slot: SlotProgram, tables: Sequence[pa.Table]) -> None:
-    found = _counts_added(slot, tables)
+    found = _add_counts(slot, tables)
     rows = ENGINE.query(slot.merge, {"rows": pa.concat_tables(tables)}).cast(slot.schema)
     assert found.schema == slot.schema
     assert rows_of(found) == rows_of(rows)
@@ -319,4 +322,4 @@ def test_a_count_beyond_its_type_is_refused(slot: SlotProgram) -> None:
     with pytest.raises(MillpondError, match="does not fit"):
         ENGINE.query(slot.merge, {"rows": pa.concat_tables(tables)})
     with pytest.raises(MillpondError, match="does not fit"):
-        Synopsis.merged(ENGINE, [slot], [Synopsis({slot.name: table}) for table in tables])
+        Synopsis.merge(ENGINE, [slot], [Synopsis({slot.name: table}) for table in tables])

@@ -1,7 +1,4 @@
-"""The executor without Spark: DuckDB codes the rows, a dictionary is the state store.
-
-All else is the product's own.
-"""
+"""The exact engine without Spark: DuckDB reads the rows, and a dictionary is the state store."""
 
 from __future__ import annotations
 
@@ -12,7 +9,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from millpond.engines.exact.compile import Cutting, compile_plan
+from millpond.engines.exact.chunks import ChunkPolicy
+from millpond.engines.exact.compile import compile_exact
 from millpond.plan.synopses import ExactPlan
 from millpond.query import types
 from millpond.query.evaluate import answer
@@ -35,7 +33,7 @@ def arrow_table(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 class FakeState:
-    """What the operator uses of Spark's map state."""
+    """The methods of Spark's map state that the operators use."""
 
     def __init__(self) -> None:
         self.values: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -56,16 +54,16 @@ class FakeHandle:
 
 
 class Local:
-    """Feeds batches of rows to a compiled plan and keeps what it has emitted.
+    """Processes batches of rows with a compiled plan, and collects the answer.
 
-    ``types`` are those of the result in DuckDB; None leaves them as they come.
+    ``types`` are the DuckDB types of the result; None leaves them as DuckDB infers them.
     """
 
     def __init__(
-        self, plan: ExactPlan, cutting: Cutting | None = None, types: Sequence[str] | None = None
+        self, plan: ExactPlan, chunk_policy: ChunkPolicy | None = None, types: Sequence[str] | None = None
     ) -> None:
         self.query = plan.query
-        self.compiled = compile_plan(plan, native_sets=False, cutting=cutting)
+        self.compiled = compile_exact(plan, native_sets=False, chunk_policy=chunk_policy)
         self.types = types
         self.shards: dict[int, FakeState] = {}
         self.entries = 0
@@ -73,7 +71,7 @@ class Local:
         self.groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self.last_revision = 0
         self._seen: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self.query.tables}
-        self._engine = DuckDb()
+        self._db = DuckDb()
 
     @property
     def state_rows(self) -> int:
@@ -81,7 +79,7 @@ class Local:
         return sum(len(state.values) for state in self.shards.values())
 
     def add(self, batch: Sequence[tuple[str, Mapping[str, Any]]], tasks: int = 1) -> None:
-        """A micro-batch, its rows dealt out to so many tasks a stream."""
+        """Process a micro-batch, with so many tasks per stream."""
         program = self.compiled.program
         for name, row in batch:
             if name in self._seen:
@@ -92,20 +90,20 @@ class Local:
         for stream in self.compiled.streams() or list(self.query.tables)[:1]:
             rows = [row for name, row in batch if name == stream]
             for task in range(tasks):
-                taken = self._coded(stream, rows[task::tasks])
+                taken = self._ingest(stream, rows[task::tasks])
                 for part in SynopsisMapper(program, stream)(taken):
                     frames.append(part.to_pandas())
         self.entries = 0
         for shard, payloads in pd.concat(frames).groupby("shard"):
             self._keep(int(shard), payloads)
 
-    def _coded(self, stream: str, rows: Sequence[Mapping[str, Any]]) -> list[pa.RecordBatch]:
+    def _ingest(self, stream: str, rows: Sequence[Mapping[str, Any]]) -> list[pa.RecordBatch]:
         if stream not in self.compiled.streams():
             return []
         where, columns = self.compiled.ingest(stream, Dialect.DUCKDB)
         texts = ", ".join(f"{text} AS {name}" for name, text in columns)
         table = arrow_table(self.query.tables[stream], rows)
-        coded = self._engine.query(f"SELECT {texts} FROM input WHERE {where}", {"input": table})
+        coded = self._db.query(f"SELECT {texts} FROM input WHERE {where}", {"input": table})
         return list(coded.to_batches())
 
     def _keep(self, shard: int, payloads: pd.DataFrame) -> None:
@@ -132,6 +130,6 @@ class Local:
             self.emitted[values] += row["_weight"] * (-1 if row["_retracted"] else 1)
 
     def answer(self) -> Counter[tuple[Any, ...]]:
-        """All rows emitted so far; of groups the latest.  Spark's own terms are answered by definition."""
+        """The rows emitted so far; of each group the latest.  Terms that Spark runs are evaluated naively."""
         native = Query(self.compiled.native, self.query.columns)
         return +self.emitted + Counter(self.groups.values()) + answer(native, self._seen)

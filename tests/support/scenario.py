@@ -1,4 +1,4 @@
-"""A query, batches written out by hand, and what must have been emitted after each of them."""
+"""Queries with batches written by hand, and the answer expected after each batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED
-from millpond.engines.exact.compile import Cutting
+from millpond.engines.exact.chunks import ChunkPolicy
 from millpond.frontend.parse import parse
 from tests.support.local import Local
 from tests.support.oracle import answer_one, normalise
@@ -20,13 +20,13 @@ Line = tuple[Any, ...]
 Answer = Counter[tuple[Any, ...]]
 # The streams of paper 1's Table I.
 TABLE_I = "CREATE STREAMING TABLE S (A INT, B INT, C INT); CREATE STREAMING TABLE T (D INT, E INT);"
-# Synopses cut into chunks however small they are.
-CUT = Cutting(large=0, chunk=2)
+# Divides synopses into chunks, however small they are.
+SMALL_CHUNKS = ChunkPolicy(min_entries=0, values_per_chunk=2)
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Batches, and the answer after each of them where it is not left to DuckDB."""
+    """Batches, and the expected answer after each of them; without ``expected``, DuckDB gives the answers."""
 
     title: str
     sql: str
@@ -35,7 +35,7 @@ class Scenario:
 
 
 class Recorded(Local):
-    """What the last batch emitted, row by row."""
+    """Also records the rows that the last batch emitted."""
 
     last: list[Mapping[str, Any]]
 
@@ -47,17 +47,19 @@ class Recorded(Local):
 class Run:
     """A bounded query that is fed by hand."""
 
-    def __init__(self, sql: str, cutting: Cutting | None = None, types: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, sql: str, chunk_policy: ChunkPolicy | None = None, types: Sequence[str] | None = None
+    ) -> None:
         [query] = parse(sql)
         verdict = decide(query)
         assert verdict.outcome == BOUNDED and verdict.plan is not None, verdict.explain()
         self.sql, self.query, self.bound = sql, query, verdict.state.entries
-        self.executor = Recorded(verdict.plan, cutting, types)
+        self.executor = Recorded(verdict.plan, chunk_policy, types)
         self.program = self.executor.compiled.program
         self._seen: dict[str, list[dict[str, Any]]] = {name: [] for name in query.tables}
 
     def add(self, *lines: Line, tasks: int = 1) -> list[Mapping[str, Any]]:
-        """Feed a batch; the rows that it made the operator emit."""
+        """Process a batch; returns the rows that the operator emitted."""
         batch = []
         for stream, *values in lines:
             columns = [column.name for column in self.query.tables[stream].columns]
@@ -69,7 +71,7 @@ class Run:
         return self.executor.last
 
     def answer(self) -> Answer:
-        """The rows emitted so far, retracted ones taken back; of groups the latest."""
+        """The rows emitted so far, without retracted ones; of each group the latest."""
         return Counter({plain(row): n for row, n in self.executor.answer().items()})
 
     def truth(self) -> Answer:
@@ -87,18 +89,18 @@ def plain(row: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def bag(rows: Sequence[Line] | Mapping[Line, int]) -> Answer:
-    """Rows, or rows with how often each."""
+    """A bag of rows, from rows or from rows with their multiplicities."""
     counted = rows if isinstance(rows, Mapping) else Counter(rows)
     return Counter({plain(row): n for row, n in counted.items()})
 
 
 def assert_answers(scenario: Scenario) -> None:
-    """After every batch the answer is the expected one, or else DuckDB's.
+    """After every batch the answer is the expected one, or DuckDB's.
 
-    The synopses are kept whole and in chunks, the rows are taken in by one task and by two.
+    Synopses are kept whole and in chunks, and rows are read by one task and by two.
     """
-    for cutting, tasks in ((None, 1), (None, 2), (CUT, 1)):
-        run = Run(scenario.sql, cutting)
+    for chunk_policy, tasks in ((None, 1), (None, 2), (SMALL_CHUNKS, 1)):
+        run = Run(scenario.sql, chunk_policy)
         for i, batch in enumerate(scenario.batches):
             run.add(*batch, tasks=tasks)
             truth = run.truth() if scenario.expected is None else bag(scenario.expected[i])

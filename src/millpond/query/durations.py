@@ -23,7 +23,7 @@ _PIECE = re.compile(rf"([0-9]+)\s*({'|'.join(_MICROS)})s?", re.IGNORECASE)
 def parse_duration(text: str) -> int | None:
     """Microseconds; None where the text is not a length of time.
 
-    >>> parse_duration("10 seconds"), parse_duration("interval 1 minute 30 seconds"), parse_duration("soon")
+    >>> length_of_time("10 seconds"), length_of_time("interval 1 minute 30 seconds"), length_of_time("soon")
     (10000000, 90000000, None)
     """
     if not _WHOLE.fullmatch(text):

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from millpond.engines.exact.compile import Compiled, compile_plan
+from millpond.engines.exact.compile import CompiledExact, compile_exact
 from millpond.query.model import Query, Ref, Select, Term
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
@@ -50,7 +50,7 @@ class ExactEngine:
 
     def build(self, job: Job) -> AnswerFrame:
         assert job.verdict.plan is not None
-        compiled = compile_plan(
+        compiled = compile_exact(
             job.verdict.plan, native_sets=not any(source.rejects for source in job.sources.values())
         )
         schema = result_schema(job.spark, job.query)
@@ -66,14 +66,16 @@ class ExactEngine:
         return AnswerFrame(frame, (*schema.names, *extra), is_stateful, partitions)
 
 
-def _changelog_columns(compiled: Compiled) -> tuple[str, ...]:
+def _changelog_columns(compiled: CompiledExact) -> tuple[str, ...]:
     return changelog_columns(compiled.program.aggregate, compiled.program.retracts)
 
 
 # --- Spark's own operators ----------------------------------------------------------------------------
 
 
-def _run_natively(term: Term, schema: StructType, sources: SharedSources, compiled: Compiled) -> DataFrame:
+def _run_natively(
+    term: Term, schema: StructType, sources: SharedSources, compiled: CompiledExact
+) -> DataFrame:
     frames = [_filter_stream(select, schema, sources) for select in term.selects]
     frame = reduce(DataFrame.unionAll, frames)
     if term.distinct:
@@ -109,7 +111,7 @@ def _column_name(ref: Ref) -> str:
 
 
 def _run_on_synopses(
-    query: Query, compiled: Compiled, schema: StructType, sources: SharedSources
+    query: Query, compiled: CompiledExact, schema: StructType, sources: SharedSources
 ) -> DataFrame:
     streams = compiled.streams() or [query.selects[0].occurrences[0].table.name]
     payloads = [_summarise_stream(name, compiled, sources) for name in streams]
@@ -117,7 +119,7 @@ def _run_on_synopses(
     return apply_processor(processor, payloads, schema, _changelog_columns(compiled))
 
 
-def _summarise_stream(stream: str, compiled: Compiled, sources: SharedSources) -> DataFrame:
+def _summarise_stream(stream: str, compiled: CompiledExact, sources: SharedSources) -> DataFrame:
     """Encode a stream's rows in the JVM, and summarise each Arrow batch in Python."""
     source = sources.take(stream)
     where, columns = compiled.ingest(stream, Dialect.SPARK)

@@ -1,8 +1,8 @@
 """Slots: the tables that make up a synopsis, how rows get into them, and how columns are read from them.
 
-A slot holds what is kept of one occurrence of a stream.  A counted slot has a row for each class seen,
-with the number of rows in it and their sums; a slot that is looked into has, for each class, the rows
-that demand least.
+A slot holds what is kept of one occurrence of a stream.  A counted slot has one row for each class that was
+seen, with the number of stream rows in it and their measures.  An existence slot has, for each class, the
+stream rows with the weakest requirements on the other streams.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from millpond.engines.exact.encode import Digit, Word, admitted, packed
-from millpond.engines.exact.place import Place
+from millpond.engines.exact.chunks import Chunking
+from millpond.engines.exact.class_codes import ClassCode, PackedKey, allowed_sql, pack_codes
+from millpond.engines.exact.program import KeyPosition
 from millpond.plan.classes import ColumnClasses
 from millpond.plan.synopses import StreamPlan
 from millpond.query.model import Expr, Ref
@@ -22,19 +23,10 @@ from millpond.runtime.sql import Dialect, all_of, expression_sql, widen
 
 
 @dataclass(frozen=True)
-class Cut:
-    """A large synopsis is cut by the values of a column, so many to a chunk, counted from ``low``."""
+class SlotIngest:
+    """What a slot takes from a row of its stream: which rows, and columns by name and SQL text."""
 
-    column: Ref
-    size: int
-    low: int
-
-
-@dataclass(frozen=True)
-class Ingest:
-    """What a slot takes from a row of its stream: whether at all, and columns by name and SQL text."""
-
-    admits: str
+    row_filter: str
     columns: tuple[tuple[str, str], ...]
 
 
@@ -42,8 +34,8 @@ class Ingest:
 class Slot:
     """One table of the synopsis.
 
-    Its ``key`` columns tell classes apart.  ``carried`` are columns of one member row of each class, as
-    fields of the struct ``row``; all other columns that matter can be told from the key.
+    Its ``key`` columns hold the class codes of a row.  ``carried`` are further columns of one stream row of
+    each class, as fields of the struct ``row``.
     """
 
     name: str
@@ -51,36 +43,37 @@ class Slot:
     part: Part = field(repr=False)
     plan: StreamPlan = field(repr=False)
     carried: tuple[Ref, ...]
-    cut: Cut | None = None
+    chunking: Chunking | None = None
 
     @cached_property
-    def digits(self) -> list[Digit]:
-        return [self.digit(code) for code in (*self.plan.classes, *self.plan.zoned)]
+    def codes(self) -> list[ClassCode]:
+        return [self.class_code(classes) for classes in (*self.plan.classes, *self.plan.zoned)]
 
-    def digit(self, code: ColumnClasses) -> Digit:
-        return Digit(code, type_of(self.part, code.column), self.part.points)
+    def class_code(self, classes: ColumnClasses) -> ClassCode:
+        return ClassCode(classes, type_of(self.part, classes.column), self.part.points)
 
     @cached_property
-    def words(self) -> tuple[Word, ...]:
-        return packed(self.digits)
+    def packed_keys(self) -> tuple[PackedKey, ...]:
+        return pack_codes(self.codes)
 
     @property
     def key(self) -> tuple[str, ...]:
-        return tuple(f"{self.name}_k{i}" for i in range(len(self.words)))
+        """The columns with the packed keys."""
+        return tuple(f"{self.name}_k{i}" for i in range(len(self.packed_keys)))
 
     @property
     def chunk(self) -> str | None:
-        """The column with the number of a row's chunk, where there are chunks."""
-        return f"{self.name}_c" if self.cut is not None else None
+        """The column with the number of a row's chunk, if the slot is divided into chunks."""
+        return f"{self.name}_c" if self.chunking is not None else None
 
     @property
-    def grouped(self) -> tuple[str, ...]:
-        """The key, and the chunk that follows from it."""
+    def grouping(self) -> tuple[str, ...]:
+        """The columns by which rows are grouped: the key, and the chunk, which follows from it."""
         return (*self.key, self.chunk) if self.chunk is not None else self.key
 
     @property
-    def presence(self) -> bool:
-        """All that is kept of a class is that there was a row."""
+    def is_presence(self) -> bool:
+        """Of a class it is only kept that there was a row."""
         plan = self.plan
         ranked = plan.counted or plan.differing or any(p.extremes for p in plan.patterns)
         return not ranked and not self.carried and len(plan.patterns) == 1
@@ -92,14 +85,17 @@ class Slot:
     def derived(self) -> dict[Ref, Expr]:
         return dict(self.part.derived)
 
-    # --- rows in -----------------------------------------------------------------------------------
+    # --- from stream rows --------------------------------------------------------------------------
 
-    def ingest(self, dialect: Dialect) -> Ingest:
-        """The row as the table wants it, as column expressions over its stream."""
+    def ingest(self, dialect: Dialect) -> SlotIngest:
+        """The row filter and the columns, as SQL over a row of the stream."""
         columns = []
-        for name, word in zip(self.key, self.words, strict=True):
-            texts = [digit.of(self._column_sql(digit.code.column, dialect), dialect) for digit in word.digits]
-            columns.append((name, f"CAST({word.of(texts)} AS {word.type})"))
+        for name, packed in zip(self.key, self.packed_keys, strict=True):
+            texts = [
+                code.code_sql(self._column_sql(code.classes.column, dialect), dialect)
+                for code in packed.codes
+            ]
+            columns.append((name, f"CAST({packed.pack_sql(texts)} AS {packed.type})"))
         if self.chunk is not None:
             columns.append((self.chunk, self._chunk_sql(dialect)))
         columns += [
@@ -109,7 +105,7 @@ class Slot:
             (self.measure_name(i), expression_sql(m.expression, quoted_column(dialect), dialect))
             for i, m in enumerate(self.plan.measures)
         ]
-        return Ingest(self._admits(dialect), tuple(columns))
+        return SlotIngest(self._row_filter(dialect), tuple(columns))
 
     def carried_name(self, position: int) -> str:
         return f"{self.name}_v{position}"
@@ -118,53 +114,53 @@ class Slot:
         return f"{self.name}_m{position}"
 
     def _chunk_sql(self, dialect: Dialect) -> str:
-        assert self.cut is not None
-        column = self.cut.column
-        low = self.cut.low
+        """The number of a row's chunk."""
+        assert self.chunking is not None
+        column = self.chunking.column
         x = self._column_sql(column, dialect)
         units = dialect.days(x) if self.type_of(column).family is Family.DATE else f"CAST({x} AS BIGINT)"
         division = "div" if dialect is Dialect.SPARK else "//"
-        return f"CAST(({units} - ({low})) {division} {self.cut.size} AS INT)"
+        return f"CAST(({units} - ({self.chunking.low})) {division} {self.chunking.size} AS INT)"
 
-    def place(self) -> Place | None:
-        """Where in the cut a kept row lies, from its key."""
-        if self.cut is None:
+    def find_key_position(self) -> KeyPosition | None:
+        """The chunked column's place in the key; None if its values do not follow from the key."""
+        if self.chunking is None:
             return None
-        for name, word in zip(self.key, self.words, strict=True):
-            for position, digit in enumerate(word.digits):
-                if digit.code.column == self.cut.column and digit.counts_up:
-                    start = int(digit.code.low) - self.cut.low
-                    return Place(name, word.below(position), digit.radix, start)
+        for name, packed in zip(self.key, self.packed_keys, strict=True):
+            for i, code in enumerate(packed.codes):
+                if code.classes.column == self.chunking.column and code.is_consecutive:
+                    start = int(code.classes.low) - self.chunking.low
+                    return KeyPosition(name, packed.weight(i), code.radix, start)
         return None
 
     def _column_sql(self, ref: Ref, dialect: Dialect) -> str:
         return column_sql(self.part, ref, dialect)
 
-    def _admits(self, dialect: Dialect) -> str:
-        """The conditions on this occurrence alone, and the classes of values that can match."""
+    def _row_filter(self, dialect: Dialect) -> str:
+        """The conditions on this occurrence alone, and the ranges of values that can match."""
         own = [row_filter_sql(self.part, self.plan.alias, dialect)]
         closure = self.part.closure
-        for digit in self.digits:
-            ref = digit.code.column
+        for code in self.codes:
+            ref = code.classes.column
             known = closure.range(ref) if ref in closure.index else None
-            own.append(admitted(self._column_sql(ref, dialect), digit, known, dialect))
+            own.append(allowed_sql(self._column_sql(ref, dialect), code, known, dialect))
         return all_of(own)
 
-    # --- columns out -------------------------------------------------------------------------------
+    # --- from slot rows ----------------------------------------------------------------------------
 
     def read(self, ref: Ref, table: str) -> str:
-        """A column (in DuckDB) of the row that stands for a class."""
+        """A column of the stream, as SQL for DuckDB over a row of the slot's table."""
         if ref in self.carried:
-            return self.of_row(ref, f"{table}.row")
-        for name, word in zip(self.key, self.words, strict=True):
-            for position, digit in enumerate(word.digits):
-                if digit.code.column == ref:
-                    value = digit.value(word.digit(position, f"{table}.{name}"))
-                    return widen(value, digit.type)
+            return self.read_carried(ref, f"{table}.row")
+        for name, packed in zip(self.key, self.packed_keys, strict=True):
+            for position, code in enumerate(packed.codes):
+                if code.classes.column == ref:
+                    value = code.value_sql(packed.unpack_sql(position, f"{table}.{name}"))
+                    return widen(value, code.type)
         raise KeyError(f"{ref} is not kept in {self.name}")
 
-    def of_row(self, ref: Ref, row: str) -> str:
-        """A carried column, or an expression over such, out of a struct."""
+    def read_carried(self, ref: Ref, row: str) -> str:
+        """A carried column, or an expression over carried columns, from the struct ``row``."""
 
         def field(r: Ref) -> str:
             return widen(f"{row}.v{self.carried.index(r)}", self.type_of(r))
@@ -172,7 +168,7 @@ class Slot:
         return expression_sql(self.derived.get(ref, ref), field, Dialect.DUCKDB)
 
 
-def readable(plan: StreamPlan, part: Part) -> set[Ref]:
-    """Columns whose value can be told from the class of a row."""
-    digits = [Digit(code, type_of(part, code.column), part.points) for code in plan.classes]
-    return {digit.code.column for digit in digits if digit.readable}
+def find_decodable_columns(plan: StreamPlan, part: Part) -> set[Ref]:
+    """The columns whose values follow from the class of a row."""
+    codes = [ClassCode(classes, type_of(part, classes.column), part.points) for classes in plan.classes]
+    return {code.classes.column for code in codes if code.is_decodable}

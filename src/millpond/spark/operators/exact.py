@@ -6,25 +6,31 @@ are spread over the shards, and a micro-batch loads and stores only the chunks t
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from millpond.engines.exact.program import Program
-from millpond.engines.exact.tables import SlotProgram, Synopsis
+from millpond.engines.exact.execute import SynopsisVersions, find_changes
+from millpond.engines.exact.program import ExactProgram, SlotProgram
+from millpond.engines.exact.state import (
+    TOTALS_KEY,
+    WHOLE_KEY,
+    ShardTotals,
+    decode_synopsis,
+    decode_totals,
+    encode_synopsis,
+    encode_totals,
+)
+from millpond.engines.exact.synopsis import Synopsis
 from millpond.models.arrays import Ints
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.row_kinds import RowKind
 from millpond.spark.operators.output import report_row, result_rows
 from millpond.spark.operators.payloads import SHARDS, payload_batch, split_rejected
-from millpond.spark.operators.shard import WHOLE, ShardProcessor, worker_duckdb
+from millpond.spark.operators.shard import ShardProcessor, worker_duckdb
 
-# The key of a shard's totals over all chunks: entries, bytes, revision.
-_TOTALS_KEY = -2
-_TOTALS = struct.Struct("<qqq")
 # Partial synopses are merged when there are more than this many.
 _MAX_PARTIALS = 16
 
@@ -33,11 +39,11 @@ _MAX_PARTIALS = 16
 class SynopsisMapper:
     """Summarises a task's rows of one stream as a partial synopsis, divided by shard."""
 
-    program: Program
+    program: ExactProgram
     stream: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        slots = self.program.of_stream(self.stream)
+        slots = self.program.slots_of(self.stream)
         db = worker_duckdb()
         parts: list[Synopsis] = []
         for batch in batches:
@@ -46,30 +52,30 @@ class SynopsisMapper:
             if slots and good.num_rows:
                 parts.append(Synopsis.of_batch(db, slots, good))
                 if len(parts) > _MAX_PARTIALS:
-                    parts = [Synopsis.merged(db, slots, parts)]
-        yield self._pack(slots, Synopsis.merged(db, slots, parts))
+                    parts = [Synopsis.merge(db, slots, parts)]
+        yield self._pack(slots, Synopsis.merge(db, slots, parts))
 
     def _pack(self, slots: Sequence[SlotProgram], whole: Synopsis) -> pa.RecordBatch:
         """A payload for every shard; an empty one where there is nothing, so that all report their size."""
         pieces = divide_synopsis(whole, slots, lambda chunks: chunks % SHARDS)
         payloads = []
         for shard in range(SHARDS if self.program.chunked else 1):
-            tables = {**(pieces.get(WHOLE, {}) if shard == 0 else {}), **pieces.get(shard, {})}
-            payloads.append(Synopsis(tables).to_bytes(self.program.slots, self.program.fingerprint))
+            tables = {**(pieces.get(WHOLE_KEY, {}) if shard == 0 else {}), **pieces.get(shard, {})}
+            payloads.append(encode_synopsis(Synopsis(tables), self.program.slots, self.program.fingerprint))
         return payload_batch(payloads)
 
 
 def divide_synopsis(
     synopsis: Synopsis, slots: Iterable[SlotProgram], place: Callable[[Ints], Ints]
 ) -> dict[int, dict[str, pa.Table]]:
-    """Divide the tables by ``place`` of each row's chunk; WHOLE holds the slots that have no chunks."""
+    """Divide the tables by ``place`` of each row's chunk; WHOLE_KEY holds the slots that have no chunks."""
     pieces: dict[int, dict[str, pa.Table]] = {}
     for slot in slots:
         table = synopsis.tables.get(slot.name)
         if table is None:
             continue
         if slot.chunk is None:
-            pieces.setdefault(WHOLE, {})[slot.name] = table
+            pieces.setdefault(WHOLE_KEY, {})[slot.name] = table
             continue
         places = place(table.column(slot.chunk).to_numpy())
         if (places[1:] < places[:-1]).any():
@@ -84,43 +90,44 @@ def divide_synopsis(
 class SynopsisProcessor(ShardProcessor):
     """Holds the synopsis of a shard and answers the query from it."""
 
-    def __init__(self, program: Program, width: int, types: Sequence[str] | None) -> None:
+    def __init__(self, program: ExactProgram, width: int, types: Sequence[str] | None) -> None:
         super().__init__(width, types)
         self.program = program
 
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
         db = worker_duckdb()
-        slots, layout = self.program.slots, self.program.fingerprint
-        parts = [Synopsis.from_bytes(data, slots, layout)[0] for data in payloads]
-        return self._update(db, shard, Synopsis.merged(db, slots, parts))
+        slots, fingerprint = self.program.slots, self.program.fingerprint
+        parts = [decode_synopsis(data, slots, fingerprint)[0] for data in payloads]
+        return self._update(db, shard, Synopsis.merge(db, slots, parts))
 
     def _update(self, db: DuckDb, shard: int, new: Synopsis) -> Iterator[pa.Table]:
         """Merge the synopsis of a micro-batch into the state; yield what changes in the answer."""
         changed = sorted(divide_synopsis(new, self.program.slots, lambda chunks: chunks))
         has_whole = shard == 0 and any(not term.chunked for term in self.program.terms)
-        if has_whole and WHOLE not in changed:
-            changed.insert(0, WHOLE)
+        if has_whole and WHOLE_KEY not in changed:
+            changed.insert(0, WHOLE_KEY)
         held = {chunk: self._load(chunk) for chunk in changed}
-        is_first = held.get(WHOLE) is None
+        is_first = held.get(WHOLE_KEY) is None
         found = [stored for stored in held.values() if stored is not None]
         old = Synopsis(_concat_tables([stored.synopsis for stored in found]))
-        totals = self._load_totals() if self.program.chunked else (0, 0, 0)
-        revision = 1 + max([totals[2], *(stored.revision for stored in found)])
+        totals = self._load_totals() if self.program.chunked else ShardTotals(0, 0, 0)
+        revision = 1 + max([totals.revision, *(stored.revision for stored in found)])
         if new.entries or (is_first and has_whole):
-            now = Synopsis.merged(db, self.program.slots, [old, new])
+            now = Synopsis.merge(db, self.program.slots, [old, new])
+            versions = SynopsisVersions(old, new, now)
             for term in self.program.terms:
                 if term.chunked or has_whole:
-                    changes = self.program.changes(db, term, (old, new, now), is_first, self.types)
+                    changes = find_changes(db, self.program, term, versions, is_first, self.types)
                     yield from result_rows(db, changes, revision)
             size = self._store(now, changed, revision)
         else:
             now, size = old, sum(stored.size for stored in found)
         entries = now.entries
         if self.program.chunked:
-            entries += totals[0] - old.entries
-            size += totals[1] - sum(stored.size for stored in found)
+            entries += totals.entries - old.entries
+            size += totals.bytes - sum(stored.size for stored in found)
             if changed:
-                self.put_value(_TOTALS_KEY, _TOTALS.pack(entries, size, revision))
+                self.put_value(TOTALS_KEY, encode_totals(ShardTotals(entries, size, revision)))
         yield report_row(RowKind.STATE, entries, size)
 
     # --- the state store ---------------------------------------------------------------------------
@@ -129,7 +136,7 @@ class SynopsisProcessor(ShardProcessor):
         data = self.get_value(chunk)
         if data is None:
             return None
-        synopsis, revision = Synopsis.from_bytes(data, self.program.slots, self.program.fingerprint, chunk)
+        synopsis, revision = decode_synopsis(data, self.program.slots, self.program.fingerprint, chunk)
         return _StoredChunk(synopsis, revision, len(data))
 
     def _store(self, now: Synopsis, changed: Iterable[int], revision: int) -> int:
@@ -139,16 +146,15 @@ class SynopsisProcessor(ShardProcessor):
         )
         size = 0
         for chunk in changed:
-            data = Synopsis(pieces.get(chunk, {})).to_bytes(
-                self.program.slots, self.program.fingerprint, revision, chunk
-            )
+            piece = Synopsis(pieces.get(chunk, {}))
+            data = encode_synopsis(piece, self.program.slots, self.program.fingerprint, revision, chunk)
             self.put_value(chunk, data)
             size += len(data)
         return size
 
-    def _load_totals(self) -> tuple[int, int, int]:
-        data = self.get_value(_TOTALS_KEY)
-        return (0, 0, 0) if data is None else _TOTALS.unpack(data)
+    def _load_totals(self) -> ShardTotals:
+        data = self.get_value(TOTALS_KEY)
+        return ShardTotals(0, 0, 0) if data is None else decode_totals(data)
 
 
 @dataclass(frozen=True)

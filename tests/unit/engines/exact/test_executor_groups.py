@@ -6,7 +6,7 @@ import pytest
 
 from millpond import check
 from millpond.analysis.verdict import Verdict
-from millpond.engines.exact.compile import Cutting
+from millpond.engines.exact.chunks import ChunkPolicy
 from tests.support.local import Local
 from tests.support.scenario import TABLE_I, Line, Run, Scenario, assert_answers
 
@@ -357,7 +357,7 @@ def test_all_tables_of_an_answer_are_cut_by_the_same_column(
 ) -> None:
     verdict = check(f"{TABLE_I} {sql}")
     assert isinstance(verdict, Verdict) and verdict.plan is not None
-    local = Local(verdict.plan, Cutting(large=0, chunk=2))
+    local = Local(verdict.plan, ChunkPolicy(min_entries=0, values_per_chunk=2))
     for batch in batches:
         local.add(batch)
     assert local.answer() == answer

@@ -15,7 +15,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from millpond.engines.exact.tables import Synopsis
+from millpond.engines.exact.state import decode_synopsis
+from millpond.engines.exact.synopsis import Synopsis
 from millpond.errors import MillpondError
 from millpond.runtime.row_kinds import RowKind
 from millpond.spark.operators.exact import SynopsisMapper, SynopsisProcessor
@@ -393,9 +394,7 @@ def test_rejected_rows_go_through_beside_the_synopsis() -> None:
     parts = [p.to_pandas() for p in SynopsisMapper(run.program, "S")([batch, batch])]
     frames = pd.concat(parts)
     kept, bad = frames[frames["shard"] >= 0], frames[frames["shard"] < 0]
-    [synopsis] = [
-        Synopsis.from_bytes(p, run.program.slots, run.program.fingerprint)[0] for p in kept["payload"]
-    ]
+    [synopsis] = [decode_synopsis(p, run.program.slots, run.program.fingerprint)[0] for p in kept["payload"]]
     assert synopsis.tables["s0"].column("n").to_pylist() == [4]
     assert bad["payload"].isna().all() and len(bad) == 4
     processor = SynopsisProcessor(run.program, 1, ["BIGINT"])

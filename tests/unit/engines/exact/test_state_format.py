@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 
 from millpond.analysis.decide import check
 from millpond.analysis.verdict import Verdict
-from millpond.engines.exact.compile import Cutting, compile_plan
-from millpond.engines.exact.program import Program
-from millpond.engines.exact.tables import Synopsis
+from millpond.engines.exact.chunks import ChunkPolicy
+from millpond.engines.exact.compile import compile_exact
+from millpond.engines.exact.program import ExactProgram
+from millpond.engines.exact.state import decode_synopsis
+from millpond.engines.exact.synopsis import Synopsis
 from millpond.runtime.codec import _HEAD, _LENGTH, MAGIC, VERSION, StateError
-from tests.support.scenario import CUT, Run
+from tests.support.scenario import SMALL_CHUNKS, Run
 
 STREAMS = (
     "CREATE STREAMING TABLE S (k INT, v INT, s STRING, d DATE, m DECIMAL(10,2), x DOUBLE);"
@@ -40,10 +42,10 @@ LINES = [
 ]
 
 
-def program_of(sql: str, cutting: Cutting | None = None) -> Program:
+def program_of(sql: str, chunk_policy: ChunkPolicy | None = None) -> ExactProgram:
     verdict = check(sql)
     assert isinstance(verdict, Verdict) and verdict.plan is not None
-    return compile_plan(verdict.plan, native_sets=False, cutting=cutting).program
+    return compile_exact(verdict.plan, native_sets=False, chunk_policy=chunk_policy).program
 
 
 def kept(run: Run) -> bytes:
@@ -53,14 +55,14 @@ def kept(run: Run) -> bytes:
 
 
 @cache
-def stored() -> tuple[Program, bytes]:
+def stored() -> tuple[ExactProgram, bytes]:
     run = Run(f"{STREAMS} {QUERY}")
     run.add(*LINES)
     return run.program, kept(run)
 
 
-def read(program: Program, data: bytes) -> Synopsis:
-    return Synopsis.from_bytes(data, program.slots, program.fingerprint)[0]
+def read(program: ExactProgram, data: bytes) -> Synopsis:
+    return decode_synopsis(data, program.slots, program.fingerprint)[0]
 
 
 # --- bytes that are refused ------------------------------------------------------------------------------
@@ -186,7 +188,7 @@ def layout_of(data: bytes) -> bytes:
 
 def test_format_1_is_still_read() -> None:
     program = program_of(GROUPED)
-    found, revision = Synopsis.from_bytes(GROUPED_BYTES, program.slots, layout_of(GROUPED_BYTES))
+    found, revision = decode_synopsis(GROUPED_BYTES, program.slots, layout_of(GROUPED_BYTES))
     assert revision == 1
     counted, least = (found.table(slot).to_pylist() for slot in program.slots)
     assert counted == [
@@ -200,8 +202,8 @@ def test_format_1_is_still_read() -> None:
 
 
 def test_a_chunk_of_format_1_is_still_read() -> None:
-    program = program_of(JOINED, CUT)
-    found, revision = Synopsis.from_bytes(JOINED_BYTES, program.slots, layout_of(JOINED_BYTES), JOINED_CHUNK)
+    program = program_of(JOINED, SMALL_CHUNKS)
+    found, revision = decode_synopsis(JOINED_BYTES, program.slots, layout_of(JOINED_BYTES), JOINED_CHUNK)
     assert revision == 1
     left, right = (found.table(slot).to_pylist() for slot in program.slots)
     assert left == [{"s0_k0": 4, "s0_c": 2, "n": 1}, {"s0_k0": 5, "s0_c": 2, "n": 2}]
@@ -209,13 +211,13 @@ def test_a_chunk_of_format_1_is_still_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "cutting", "data"), [(GROUPED, None, GROUPED_BYTES), (JOINED, CUT, JOINED_BYTES)]
+    ("sql", "chunk_policy", "data"), [(GROUPED, None, GROUPED_BYTES), (JOINED, SMALL_CHUNKS, JOINED_BYTES)]
 )
 def test_these_queries_go_on_from_their_first_checkpoints(
-    sql: str, cutting: Cutting | None, data: bytes
+    sql: str, chunk_policy: ChunkPolicy | None, data: bytes
 ) -> None:
     """A change of the layout makes every checkpoint useless: it should be meant, and then VERSION changes."""
-    assert program_of(sql, cutting).fingerprint == layout_of(data)
+    assert program_of(sql, chunk_policy).fingerprint == layout_of(data)
 
 
 # --- the layout --------------------------------------------------------------------------------------------
@@ -241,8 +243,8 @@ OTHER = {
 }
 
 
-def fingerprint(query: str, tables: str = TABLE, cutting: Cutting | None = None) -> str:
-    return program_of(f"{tables} {query}", cutting).fingerprint.hex()
+def fingerprint(query: str, tables: str = TABLE, chunk_policy: ChunkPolicy | None = None) -> str:
+    return program_of(f"{tables} {query}", chunk_policy).fingerprint.hex()
 
 
 @pytest.mark.parametrize("query", SAME.values(), ids=SAME)
@@ -272,23 +274,27 @@ def test_columns_that_nobody_asks_for_may_come_and_go() -> None:
     assert fingerprint(ASKED, TABLE.replace("E INT", "E STRING, F DATE")) == fingerprint(ASKED)
 
 
-def test_another_cutting_is_another_layout() -> None:
-    assert fingerprint(JOINED, "") == fingerprint(JOINED, "", Cutting())
-    layouts = {fingerprint(JOINED, "", Cutting(large=0, chunk=chunk)) for chunk in (2, 3, 4)}
+def test_another_chunk_policy_is_another_layout() -> None:
+    assert fingerprint(JOINED, "") == fingerprint(JOINED, "", ChunkPolicy())
+    layouts = {
+        fingerprint(JOINED, "", ChunkPolicy(min_entries=0, values_per_chunk=chunk)) for chunk in (2, 3, 4)
+    }
     assert len(layouts | {fingerprint(JOINED, "")}) == 4
     # What is too small to be cut is not.
-    assert fingerprint(JOINED, "", Cutting(large=1000, chunk=2)) == fingerprint(JOINED, "")
+    assert fingerprint(JOINED, "", ChunkPolicy(min_entries=1000, values_per_chunk=2)) == fingerprint(
+        JOINED, ""
+    )
 
 
 FINGERPRINTS = """
 import random
 from millpond.analysis.decide import check
-from millpond.engines.exact.compile import compile_plan
+from millpond.engines.exact.compile import compile_exact
 from tests.support.generate import random_case, random_keyed_case, random_rich_case
 for make in (random_case, random_rich_case, random_keyed_case):
     for seed in range(12):
         plan = check(make(random.Random(seed)).sql).plan
-        print(plan and compile_plan(plan, native_sets=False).program.fingerprint.hex())
+        print(plan and compile_exact(plan, native_sets=False).program.fingerprint.hex())
 """
 
 

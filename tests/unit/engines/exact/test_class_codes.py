@@ -1,4 +1,4 @@
-"""Digits and words in SQL against the classes they stand for.
+"""Class codes and packed keys in SQL, checked against the definition of the classes.
 
 The codes are those that real queries get; DuckDB evaluates the SQL.
 """
@@ -20,8 +20,15 @@ from hypothesis import strategies as st
 
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED
-from millpond.engines.exact.compile import compile_plan
-from millpond.engines.exact.encode import WORD, Digit, TooLarge, Word, admitted, packed
+from millpond.engines.exact.class_codes import (
+    MAX_COMBINATIONS,
+    ClassCode,
+    PackedKey,
+    TooManyClassesError,
+    allowed_sql,
+    pack_codes,
+)
+from millpond.engines.exact.compile import compile_exact
 from millpond.engines.exact.slots import Slot
 from millpond.frontend.parse import parse
 from millpond.plan.classes import ColumnClasses
@@ -54,21 +61,21 @@ class Case:
     query: str
     classes: int
 
-    def slots(self) -> list[tuple[Slot, Digit]]:
+    def slots(self) -> list[tuple[Slot, ClassCode]]:
         [query] = parse(DDL + self.query)
         verdict = decide(query)
         assert verdict.outcome == BOUNDED and verdict.plan is not None
-        slots = compile_plan(verdict.plan, native_sets=False).slots
+        slots = compile_exact(verdict.plan, native_sets=False).slots
         first = query.selects[0].occurrences[0].alias
         return [
-            (slot, digit)
+            (slot, code)
             for slot in slots
-            for digit in slot.digits
-            if digit.code.column == Ref(first, self.column)
+            for code in slot.codes
+            if code.classes.column == Ref(first, self.column)
         ]
 
-    def digits(self) -> list[Digit]:
-        return [digit for _, digit in self.slots()]
+    def codes(self) -> list[ClassCode]:
+        return [code for _, code in self.slots()]
 
 
 def exact(column: str, condition: str, classes: int) -> Case:
@@ -144,12 +151,12 @@ IDS = [f"{case.column}: {case.query}" for case in CASES]
 # --- values ----------------------------------------------------------------------------------------
 
 
-def values_for(digit: Digit) -> list[Any]:
+def values_for(code: ClassCode) -> list[Any]:
     """NULL, the ends of the type, and everything around the ends of the code and its allowed ranges."""
-    code, type_ = digit.code, digit.type
-    points = [code.low, code.high, (code.low + code.high) / 2]
-    points += [end for r in code.allowed for end in (r.low, r.high) if end is not None]
-    return [None, *dict.fromkeys(_around(points, type_, digit.points))]
+    classes, type_ = code.classes, code.type
+    points = [classes.low, classes.high, (classes.low + classes.high) / 2]
+    points += [end for r in classes.allowed for end in (r.low, r.high) if end is not None]
+    return [None, *dict.fromkeys(_around(points, type_, code.points))]
 
 
 def _around(points: Sequence[Fraction], type_: SqlType, known: Points) -> list[Any]:
@@ -180,23 +187,23 @@ def _floats(points: Sequence[Fraction], single: bool) -> list[float]:
     return [*near, 1.7e308, -1.7e308, 5e-324, math.inf, -math.inf, math.nan, -0.0]
 
 
-def point_of(value: Any, digit: Digit) -> Fraction | None:
+def point_of(value: Any, code: ClassCode) -> Fraction | None:
     """The point of a value.
 
     Beside decimals a double is the number it is written as, because it equals the decimal that Spark and
     DuckDB turn into it.  The infinities and NaN are beyond every number.
     """
     if not isinstance(value, float):
-        return None if value is None else digit.points.of(value)
+        return None if value is None else code.points.of(value)
     if math.isnan(value) or math.isinf(value):
         return -FAR if value == -math.inf else FAR
-    return Fraction(repr(value)) if digit.code.grid else Fraction(value)
+    return Fraction(repr(value)) if code.classes.grid else Fraction(value)
 
 
-def admits(digit: Digit, point: Fraction | None) -> bool:
+def admits(code: ClassCode, point: Fraction | None) -> bool:
     """A row with the value can match, by the definition of the code."""
-    code = digit.code
-    return code.null if point is None else code.classes > code.null and code.admits(point)
+    classes = code.classes
+    return classes.null if point is None else classes.classes > classes.null and classes.admits(point)
 
 
 def evaluated(text: str, values: Sequence[Any], type_: SqlType | pa.DataType) -> list[Any]:
@@ -206,55 +213,55 @@ def evaluated(text: str, values: Sequence[Any], type_: SqlType | pa.DataType) ->
     return list(found["y"].to_pylist())
 
 
-# --- digits ----------------------------------------------------------------------------------------
+# --- codes ----------------------------------------------------------------------------------------
 
 
-def admissible(digit: Digit) -> list[Any]:
-    return [value for value in values_for(digit) if admits(digit, point_of(value, digit))]
+def admissible(code: ClassCode) -> list[Any]:
+    return [value for value in values_for(code) if admits(code, point_of(value, code))]
 
 
-def assert_digits_are_classes(digit: Digit) -> None:
-    """Two values have the same digit exactly if they are in the same class."""
-    values = admissible(digit)
+def assert_codes_are_classes(code: ClassCode) -> None:
+    """Two values have the same code exactly if they are in the same class."""
+    values = admissible(code)
     assert values, "nothing to look at"
-    digits = evaluated(digit.of("x", Dialect.DUCKDB), values, digit.type)
-    assert all(d is not None and 0 <= d < digit.radix for d in digits)
-    classes = [digit.code.of(point_of(value, digit)) for value in values]
-    pairs = set(zip(classes, digits, strict=True))
-    assert len(pairs) == len(set(classes)) == len(set(digits))
+    codes = evaluated(code.code_sql("x", Dialect.DUCKDB), values, code.type)
+    assert all(d is not None and 0 <= d < code.radix for d in codes)
+    classes = [code.classes.of(point_of(value, code)) for value in values]
+    pairs = set(zip(classes, codes, strict=True))
+    assert len(pairs) == len(set(classes)) == len(set(codes))
 
 
-def assert_values_come_back(digit: Digit) -> None:
-    values = admissible(digit)
-    digits = evaluated(digit.of("x", Dialect.DUCKDB), values, digit.type)
-    assert evaluated(digit.value("x"), digits, pa.int64()) == values
+def assert_values_are_decoded(code: ClassCode) -> None:
+    values = admissible(code)
+    codes = evaluated(code.code_sql("x", Dialect.DUCKDB), values, code.type)
+    assert evaluated(code.value_sql("x"), codes, pa.int64()) == values
 
 
-def assert_admits_as_the_code_does(digit: Digit) -> None:
-    values = [value for value in values_for(digit) if value is not None or digit.code.null]
-    found = evaluated(admitted("x", digit, None, Dialect.DUCKDB), values, digit.type)
-    points = [point_of(value, digit) for value in values]
-    assert found == [point is None or digit.code.admits(point) for point in points]
-
-
-@pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_digits_of_a_column(case: Case) -> None:
-    digits = case.digits()
-    assert sum(digit.code.classes for digit in digits) == case.classes
-    for digit in digits:
-        assert_digits_are_classes(digit)
-        assert_admits_as_the_code_does(digit)
+def assert_allowed_ranges_are_those_of_the_classes(code: ClassCode) -> None:
+    values = [value for value in values_for(code) if value is not None or code.classes.null]
+    found = evaluated(allowed_sql("x", code, None, Dialect.DUCKDB), values, code.type)
+    points = [point_of(value, code) for value in values]
+    assert found == [point is None or code.classes.admits(point) for point in points]
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_the_value_of_a_digit_is_the_value(case: Case) -> None:
-    for digit in case.digits():
-        code = digit.code
-        hidden = code.below or code.above or code.grid is not None
-        unlisted = digit.type.step not in (0, 1) and code.values > 3
-        assert digit.readable == (not hidden and not unlisted)
-        if digit.readable:
-            assert_values_come_back(digit)
+def test_the_codes_of_a_column_are_its_classes(case: Case) -> None:
+    codes = case.codes()
+    assert sum(code.classes.classes for code in codes) == case.classes
+    for code in codes:
+        assert_codes_are_classes(code)
+        assert_allowed_ranges_are_those_of_the_classes(code)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_a_code_is_decoded_to_its_value(case: Case) -> None:
+    for code in case.codes():
+        classes = code.classes
+        hidden = classes.below or classes.above or classes.grid is not None
+        unlisted = code.type.step not in (0, 1) and classes.values > 3
+        assert code.is_decodable == (not hidden and not unlisted)
+        if code.is_decodable:
+            assert_values_are_decoded(code)
 
 
 STRANGE = (
@@ -289,50 +296,52 @@ LISTS: list[tuple[SqlType, tuple[Any, ...]]] = [
 
 @pytest.mark.parametrize("null", [False, True])
 @pytest.mark.parametrize(("type_", "values"), LISTS, ids=[str(t) for t, _ in LISTS])
-def test_digits_of_a_list_of_values(type_: SqlType, values: tuple[Any, ...], null: bool) -> None:
+def test_the_codes_of_listed_values_are_their_classes(
+    type_: SqlType, values: tuple[Any, ...], null: bool
+) -> None:
     points = Points.with_strings(v for v in values if isinstance(v, str))
     singles = sorted({points.of(v) for v in values})
     allowed = tuple(Range(p, p) for p in singles)
-    code = ColumnClasses(
+    classes = ColumnClasses(
         Ref("S", "A"), singles[0], singles[-1], len(singles), False, False, null, allowed=allowed
     )
-    digit = Digit(code, type_, points)
-    assert digit.radix == len(values) + null and digit.readable
-    assert_digits_are_classes(digit)
-    assert_admits_as_the_code_does(digit)
-    assert_values_come_back(digit)
-    assert len(admissible(digit)) >= len(values) + null
+    code = ClassCode(classes, type_, points)
+    assert code.radix == len(values) + null and code.is_decodable
+    assert_codes_are_classes(code)
+    assert_allowed_ranges_are_those_of_the_classes(code)
+    assert_values_are_decoded(code)
+    assert len(admissible(code)) >= len(values) + null
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_a_slot_takes_the_rows_that_can_match_and_gives_each_a_key(case: Case) -> None:
-    for slot, digit in case.slots():
-        values = values_for(digit)
-        table = pa.table(
-            {case.column: pa.array(values, arrow_type(digit.type)), "number": range(len(values))}
-        )
+    for slot, code in case.slots():
+        values = values_for(code)
+        table = pa.table({case.column: pa.array(values, arrow_type(code.type)), "number": range(len(values))})
         ingest = slot.ingest(Dialect.DUCKDB)
         key = dict(ingest.columns)[slot.key[0]]
-        sql = f"SELECT number, {key} AS key FROM input WHERE {ingest.admits} ORDER BY number"
+        sql = f"SELECT number, {key} AS key FROM input WHERE {ingest.row_filter} ORDER BY number"
         taken = ENGINE.query(sql, {"input": table}).to_pydict()
-        expected = [i for i, value in enumerate(values) if admits(digit, point_of(value, digit))]
+        expected = [i for i, value in enumerate(values) if admits(code, point_of(value, code))]
         assert taken["number"] == expected
         assert None not in taken["key"]
 
 
-def test_more_values_than_a_word_holds_are_refused() -> None:
+def test_more_classes_than_a_key_holds_are_refused() -> None:
     high = Fraction(1 << 61)
-    digit = Digit(_code(-high, high), BIGINT, Points())
-    with pytest.raises(TooLarge, match=r"S\.A has .* values to be told apart; bound it more closely"):
-        _ = digit.radix
-    assert Digit(_code(-high + 2, high - 2), BIGINT, Points()).radix == WORD - 3
+    code = ClassCode(_code(-high, high), BIGINT, Points())
+    with pytest.raises(
+        TooManyClassesError, match=r"S\.A has .* values to distinguish; bound it more closely"
+    ):
+        _ = code.radix
+    assert ClassCode(_code(-high + 2, high - 2), BIGINT, Points()).radix == MAX_COMBINATIONS - 3
 
 
 @pytest.mark.parametrize(
     "text",
     ["0", "-7", "0.07", f"{10**38 - 1}", f"-{10**27}.0000000001", "0." + "0" * 37 + "1"],
 )
-def test_numbers_are_spelled_in_full_where_a_decimal_holds_them(text: str) -> None:
+def test_numbers_are_exact_where_a_decimal_holds_them(text: str) -> None:
     assert number_sql(Fraction(text)) == text
 
 
@@ -342,7 +351,7 @@ def test_numbers_are_doubles_where_no_decimal_holds_them(value: float) -> None:
     assert number_sql(Fraction(value)) == f"CAST('{value!r}' AS DOUBLE)"
 
 
-# --- words -----------------------------------------------------------------------------------------
+# --- keys -----------------------------------------------------------------------------------------
 
 
 def _code(
@@ -352,13 +361,13 @@ def _code(
 
 
 @st.composite
-def _digits(draw: st.DrawFn) -> Digit:
+def _codes(draw: st.DrawFn) -> ClassCode:
     low = draw(st.sampled_from([0, 1, -3, -(1 << 31), (1 << 31) - 5]))
     width = draw(
         st.sampled_from([1, 2, 3, 5]) if low > 0 else st.sampled_from([1, 2, 10, 1000, 1 << 20, 1 << 31])
     )
     high = Fraction(low + width - 1)
-    return Digit(
+    return ClassCode(
         _code(Fraction(low), high, draw(st.booleans()), draw(st.booleans()), draw(st.booleans())),
         INT,
         Points(),
@@ -366,43 +375,41 @@ def _digits(draw: st.DrawFn) -> Digit:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(_digits(), max_size=5), st.data())
-def test_words_hold_their_digits(digits: list[Digit], data: st.DataObject) -> None:
-    words = packed(digits)
-    assert [d for word in words for d in word.digits] == digits
-    assert words and all(word.size < WORD for word in words)
-    for word in words:
-        _assert_holds(word, data)
+@given(st.lists(_codes(), max_size=5), st.data())
+def test_codes_are_unpacked_from_their_keys(codes: list[ClassCode], data: st.DataObject) -> None:
+    keys = pack_codes(codes)
+    assert [d for key in keys for d in key.codes] == codes
+    assert keys and all(key.combinations < MAX_COMBINATIONS for key in keys)
+    for key in keys:
+        _assert_holds(key, data)
 
 
-def _assert_holds(word: Word, data: st.DataObject) -> None:
-    """Different digits give different words, and every digit can be told from its word."""
-    ends = [st.sampled_from(sorted({0, d.radix // 2, d.radix - 1})) for d in word.digits]
+def _assert_holds(key: PackedKey, data: st.DataObject) -> None:
+    """Different codes give different keys, and every code is unpacked from its key."""
+    ends = [st.sampled_from(sorted({0, d.radix // 2, d.radix - 1})) for d in key.codes]
     rows = data.draw(st.lists(st.tuples(*ends), min_size=1, max_size=8))
-    texts = [f"row.v{i}" for i in range(len(word.digits))]
+    texts = [f"row.v{i}" for i in range(len(key.codes))]
     kind = pa.struct(
-        [(f"v{i}", pa.int32() if d.radix < 1 << 31 else pa.int64()) for i, d in enumerate(word.digits)]
+        [(f"v{i}", pa.int32() if d.radix < 1 << 31 else pa.int64()) for i, d in enumerate(key.codes)]
     )
     values = [{f"v{i}": v for i, v in enumerate(row)} for row in rows]
-    spelled = f"CAST({word.of(texts).replace('row.', 'x.')} AS {word.type})"
-    found = (
-        evaluated(spelled, values, kind if word.digits else pa.int32()) if word.digits else [0] * len(rows)
-    )
-    assert all(0 <= w < word.size for w in found)
+    packed = f"CAST({key.pack_sql(texts).replace('row.', 'x.')} AS {key.type})"
+    found = evaluated(packed, values, kind if key.codes else pa.int32()) if key.codes else [0] * len(rows)
+    assert all(0 <= w < key.combinations for w in found)
     assert len(set(found)) == len(set(rows))
-    for i in range(len(word.digits)):
-        width = pa.int32() if word.type == "INT" else pa.int64()
-        assert evaluated(word.digit(i, "x"), found, width) == [row[i] for row in rows]
+    for i in range(len(key.codes)):
+        width = pa.int32() if key.type == "INT" else pa.int64()
+        assert evaluated(key.unpack_sql(i, "x"), found, width) == [row[i] for row in rows]
 
 
-def test_no_digits_are_one_word() -> None:
-    [word] = packed([])
-    assert (word.size, word.type, word.of([])) == (1, "INT", "0")
+def test_no_codes_are_packed_into_one_key() -> None:
+    [key] = pack_codes([])
+    assert (key.combinations, key.type, key.pack_sql([])) == (1, "INT", "0")
 
 
-def test_words_are_as_few_as_hold_the_digits() -> None:
-    wide = Digit(_code(Fraction(0), Fraction((1 << 31) - 2)), INT, Points())
-    assert [len(word.digits) for word in packed([wide, wide, wide])] == [2, 1]
-    byte = Digit(_code(Fraction(0), Fraction(255)), INT, Points())
-    assert [len(word.digits) for word in packed([byte] * 10)] == [7, 3]
-    assert [word.type for word in packed([byte] * 10)] == ["BIGINT", "INT"]
+def test_there_are_as_few_keys_as_possible() -> None:
+    wide = ClassCode(_code(Fraction(0), Fraction((1 << 31) - 2)), INT, Points())
+    assert [len(key.codes) for key in pack_codes([wide, wide, wide])] == [2, 1]
+    byte = ClassCode(_code(Fraction(0), Fraction(255)), INT, Points())
+    assert [len(key.codes) for key in pack_codes([byte] * 10)] == [7, 3]
+    assert [key.type for key in pack_codes([byte] * 10)] == ["BIGINT", "INT"]

@@ -1,9 +1,9 @@
 """A query's answer on its synopses, as SQL: ``Q(streams) = Q(synopses)``.
 
-A kept row stands for its class, with the number of rows in the class as its weight.  What a batch adds
-to a bag of matches is telescoped over the streams: what is new in one, with what was there before in
-those after it and what is there now in those before it.  Sets and aggregates are compared as wholes,
-before the batch and after it.
+A row of a slot represents its class; its weight is the number of stream rows in the class.  What a
+micro-batch adds to a bag of matches is a telescoping sum over the occurrences: the new rows of one, joined
+with the rows after the micro-batch of the occurrences to its left, and those before it of the occurrences to
+its right.  Sets and aggregates are computed before and after the micro-batch, and compared.
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ from millpond.query.parts import Part
 from millpond.query.trees import conjuncts, refs
 from millpond.runtime.aggregates import groups_sql
 from millpond.runtime.sql import Dialect, all_of, condition_sql, expression_sql
-
-# A slot's table before the batch, in the batch, and after it.
-OLD, NEW, NOW = "old", "new", "now"
+from millpond.runtime.terms import Version
 
 
 @dataclass(frozen=True)
-class Join:
-    """Occurrences of a part that are joined, each with its slot; ``counted`` ones have weights."""
+class SlotJoin:
+    """A join of occurrences of a part, each with its slot; only ``counted`` slots have weights."""
 
     part: Part
     slots: tuple[tuple[str, Slot], ...]
@@ -39,21 +37,22 @@ class Join:
     def scope(self) -> tuple[str, ...]:
         return tuple(alias for alias, _ in self.slots)
 
-    def name(self, ref: Ref) -> str:
-        place = self.scope.index(ref.occurrence)
-        return self.slots[place][1].read(ref, f"x{place}")
+    def column_sql(self, ref: Ref) -> str:
+        position = self.scope.index(ref.occurrence)
+        return self.slots[position][1].read(ref, f"x{position}")
 
     def sql(self, expr: Expr) -> str:
-        return expression_sql(self.part.rewrite(expr), self.name, Dialect.DUCKDB)
+        """An expression over the columns of the occurrences."""
+        return expression_sql(self.part.rewrite(expr), self.column_sql, Dialect.DUCKDB)
 
-    def source(self, versions: Sequence[str]) -> str:
-        """FROM and WHERE."""
+    def from_sql(self, versions: Sequence[Version]) -> str:
+        """FROM and WHERE, with a version of each slot's table."""
         tables = ", ".join(
-            f"{slot.name}_{version} x{i}"
+            f"{version.of(slot.name)} x{i}"
             for i, ((_, slot), version) in enumerate(zip(self.slots, versions, strict=True))
         )
         crossing = [
-            condition_sql(c, self.name, Dialect.DUCKDB)
+            condition_sql(c, self.column_sql, Dialect.DUCKDB)
             for c in conjuncts(self.part.condition)
             if {r.occurrence for r in refs(c)} <= set(self.scope)
             and len({r.occurrence for r in refs(c)}) != 1
@@ -61,7 +60,7 @@ class Join:
         return f"FROM {tables} WHERE {all_of(crossing)}"
 
     def weight(self, without: int | None = None) -> str:
-        """The number of matches that a match of kept rows stands for."""
+        """The number of matches that a match of slot rows represents."""
         factors = [
             f"CAST(x{i}.n AS HUGEINT)" for i, counted in enumerate(self.counted) if counted and i != without
         ]
@@ -71,28 +70,29 @@ class Join:
 # --- selects without aggregates ----------------------------------------------------------------------
 
 
-def added_sql(select: Select, joins: Sequence[Join], names: Sequence[str]) -> str:
-    """What a batch adds to the bag of a select's rows: its columns, and ``w``, how often each."""
+def added_sql(select: Select, joins: Sequence[SlotJoin], names: Sequence[str]) -> str:
+    """The rows that a micro-batch adds to the bag of a select, with their multiplicity ``w``."""
     texts = []
     for join in joins:
-        items = _items(select, join, names)
+        items = _select_list(select, join, names)
         for i in range(len(join.slots)):
-            versions = [NOW] * i + [NEW] + [OLD] * (len(join.slots) - i - 1)
-            texts.append(f"SELECT {items}, {join.weight()} AS w {join.source(versions)}")
+            right = len(join.slots) - i - 1
+            versions = [Version.AFTER] * i + [Version.ADDED] + [Version.BEFORE] * right
+            texts.append(f"SELECT {items}, {join.weight()} AS w {join.from_sql(versions)}")
     columns = ", ".join(names)
     return f"SELECT {columns}, sum(w) AS w FROM ({' UNION ALL '.join(texts)}) GROUP BY {columns}"
 
 
-def set_sql(select: Select, joins: Sequence[Join], names: Sequence[str], version: str) -> str:
+def set_sql(select: Select, joins: Sequence[SlotJoin], names: Sequence[str], version: Version) -> str:
     """The set of a select's rows."""
     texts = [
-        f"SELECT DISTINCT {_items(select, join, names)} {join.source([version] * len(join.slots))}"
+        f"SELECT DISTINCT {_select_list(select, join, names)} {join.from_sql([version] * len(join.slots))}"
         for join in joins
     ]
     return " UNION ".join(texts)
 
 
-def _items(select: Select, join: Join, names: Sequence[str]) -> str:
+def _select_list(select: Select, join: SlotJoin, names: Sequence[str]) -> str:
     return ", ".join(
         f"{join.sql(item.expression)} AS {name}" for item, name in zip(select.items, names, strict=True)
     )
@@ -103,16 +103,16 @@ def _items(select: Select, join: Join, names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class AggregateJoins:
-    """The joins of one aggregate (None: of the groups alone), a list a part."""
+    """The joins of one aggregate, one for each part; without an aggregate, they find the groups."""
 
     aggregate: Aggregate | None
-    joins: tuple[Join, ...]
+    joins: tuple[SlotJoin, ...]
 
 
 def grouped_sql(
-    select: Select, aggregates: Sequence[AggregateJoins], names: Sequence[str], version: str
+    select: Select, aggregates: Sequence[AggregateJoins], names: Sequence[str], version: Version
 ) -> str:
-    """A select's groups: their keys ``g0 …``, and the columns of their rows."""
+    """The groups of a select: their keys ``g0 …`` and the columns of their rows."""
     matches = [
         (one.aggregate, [_matches_sql(select, one.aggregate, j, version) for j in one.joins])
         for one in aggregates
@@ -120,18 +120,20 @@ def grouped_sql(
     return groups_sql(select, matches, names)
 
 
-def _matches_sql(select: Select, aggregate: Aggregate | None, join: Join, version: str) -> str:
-    """Of a part's matches, by group: values ``v`` of the argument where they are known, their number ``w``
-    and their sum ``t``."""
+def _matches_sql(select: Select, aggregate: Aggregate | None, join: SlotJoin, version: Version) -> str:
+    """The matches of a part for ``groups_sql``: ``v``, ``w`` and ``t`` by group.
+
+    Where a slot has a measure of the argument, ``w`` and ``t`` come from it, and ``v`` is NULL.
+    """
     keys = [f"{join.sql(ref)} AS g{i}" for i, ref in enumerate(select.group_by or ())]
-    source = join.source([version] * len(join.slots))
+    source = join.from_sql([version] * len(join.slots))
     names = [f"g{i}" for i in range(len(keys))]
     argument = aggregate.argument if aggregate is not None else None
     sums = aggregate is not None and aggregate.function in ("SUM", "AVG")
-    carrier = _carrier(join, aggregate, sums)
-    if carrier is not None:
-        place, number = carrier
-        table, others = f"x{place}", join.weight(without=place)
+    measured = _find_measure(join, aggregate, sums)
+    if measured is not None:
+        position, number = measured
+        table, others = f"x{position}", join.weight(without=position)
         values = [
             "NULL AS v",
             f"CAST({table}.filled{number} AS HUGEINT) * {others} AS w",
@@ -147,13 +149,13 @@ def _matches_sql(select: Select, aggregate: Aggregate | None, join: Join, versio
         if counted
         for key in slot.key
     ]
-    # Streams without weights only have to match at all.
+    # Of slots without weights it only matters whether they match.
     unique = "DISTINCT " if not all(join.counted) else ""
     inner = f"SELECT {unique}{', '.join([*keys, *values, *(ids if weighed else [])])} {source}"
-    if carrier is not None or argument is None:
+    if measured is not None or argument is None:
         if not weighed:
             inner = f"SELECT DISTINCT {', '.join([*keys, *values])} {source}"
-        return _summed(names, inner)
+        return _sum_matches(names, inner)
     total = "v * w AS t" if sums else "0 AS t"
     columns = ", ".join([*names, "v"])
     counted = f"SELECT {columns}, sum(w) AS w FROM ({inner}) GROUP BY {columns}"
@@ -161,17 +163,17 @@ def _matches_sql(select: Select, aggregate: Aggregate | None, join: Join, versio
     return f"SELECT {columns}, {nonnull}, {total} FROM ({counted})"
 
 
-def _summed(names: Sequence[str], inner: str) -> str:
+def _sum_matches(names: Sequence[str], inner: str) -> str:
     if not names:
         return f"SELECT NULL AS v, sum(w) AS w, sum(t) AS t FROM ({inner}) HAVING count(*) > 0"
     columns = ", ".join(names)
     return f"SELECT {columns}, NULL AS v, sum(w) AS w, sum(t) AS t FROM ({inner}) GROUP BY {columns}"
 
 
-def _carrier(join: Join, aggregate: Aggregate | None, sums: bool) -> tuple[int, int] | None:
-    """The occurrence whose slot counts the argument, or adds it up, and the number of the measure.
+def _find_measure(join: SlotJoin, aggregate: Aggregate | None, sums: bool) -> tuple[int, int] | None:
+    """The position of the slot that has a measure of the aggregate's argument, and the measure's number.
 
-    None where the values themselves are asked for, though another aggregate may have a measure of them.
+    None if the aggregate needs the values themselves, even if there is a measure for another aggregate.
     """
     if aggregate is None or aggregate.argument is None:
         return None
@@ -182,6 +184,3 @@ def _carrier(join: Join, aggregate: Aggregate | None, sums: bool) -> tuple[int, 
             if counted and measure.expression == aggregate.argument and (measure.summed or not sums):
                 return i, number
     return None
-
-
-# --- what can be taken back --------------------------------------------------------------------------
