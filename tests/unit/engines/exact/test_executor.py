@@ -26,7 +26,7 @@ SHARE = 10
     ("kind", "first"), [(kind, first) for kind in KINDS for first in range(0, SEEDS[kind], SHARE)]
 )
 def test_random_queries_agree_with_duckdb(kind: str, first: int) -> None:
-    """``python -m tests.campaigns.exact_engine`` looks at as many more as one likes."""
+    """``python -m tests.campaigns.exact_engine`` checks more of them."""
     outcomes = [examine(seed, kind) for seed in range(first, first + SHARE)]
     assert [outcome.problem for outcome in outcomes if outcome.problem] == []
     assert any(outcome.bounded for outcome in outcomes)
@@ -286,11 +286,11 @@ NULLS = [
 
 
 @pytest.mark.parametrize("scenario", [*PAPER, *JOINS, *NULLS], ids=lambda s: s.title)
-def test_rows(scenario: Scenario) -> None:
+def test_the_answer_is_right_after_every_batch(scenario: Scenario) -> None:
     assert_answers(scenario)
 
 
-def test_only_what_is_new_is_emitted() -> None:
+def test_only_new_rows_are_emitted() -> None:
     run = Run(f"{TABLE_I} SELECT {Q3}")
     assert [(r["o0"], r["_weight"]) for r in run.add(("S", 15, 0, 0), ("T", 15, 0))] == [(15, 1)]
     assert run.add() == []

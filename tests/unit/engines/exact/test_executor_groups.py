@@ -236,14 +236,14 @@ UNIONS = [
 
 
 @pytest.mark.parametrize("scenario", [*GROUPS, *UNIONS], ids=lambda s: s.title)
-def test_groups_and_unions(scenario: Scenario) -> None:
+def test_groups_and_unions_are_right_after_every_batch(scenario: Scenario) -> None:
     assert_answers(scenario)
 
 
 # --- revisions and retractions -------------------------------------------------------------------------
 
 
-def test_an_answer_from_no_rows_is_emitted_once() -> None:
+def test_the_answer_on_no_rows_is_emitted_once() -> None:
     run = Run(f"{TABLE_I} SELECT COUNT(*), SUM(B) FROM S, T WHERE A = D AND A = 1")
     [row] = run.add()
     assert (row["o0"], row["o1"], row["_revision"]) == (0, None, 1)
@@ -266,7 +266,7 @@ def test_a_group_is_emitted_when_it_changes_with_a_growing_revision() -> None:
     assert all(revisions == sorted(set(revisions)) for revisions in seen.values())
 
 
-def test_a_group_that_having_refuses_again_is_taken_back() -> None:
+def test_a_group_that_no_longer_passes_having_is_retracted() -> None:
     run = Run(f"{TABLE_I} SELECT A, SUM(B) FROM S WHERE A IN (1, 2) GROUP BY A HAVING SUM(B) > 5")
     assert run.program.retracts
 
@@ -292,7 +292,7 @@ def test_a_group_that_having_refuses_again_is_taken_back() -> None:
         "COUNT(*) > 1 AND MAX(B) > 3",
     ],
 )
-def test_nothing_is_taken_back_where_having_only_grows(having: str) -> None:
+def test_nothing_is_retracted_if_having_is_monotone(having: str) -> None:
     run = Run(f"{COUNTED} HAVING {having}")
     assert not run.program.retracts
     for a, b in [(1, 1), (2, 5), (1, 4), (1, -1), (2, 0), (2, -3), (1, 9)]:
@@ -303,7 +303,7 @@ def test_nothing_is_taken_back_where_having_only_grows(having: str) -> None:
 @pytest.mark.parametrize(
     "having", ["COUNT(*) < 3", "SUM(B) > 1", "AVG(B) > 1", "MAX(B) < 3", "MIN(B) > 0", "COUNT(*) <> 2"]
 )
-def test_having_that_may_turn_false_retracts(having: str) -> None:
+def test_having_that_is_not_monotone_retracts(having: str) -> None:
     run = Run(f"{COUNTED} HAVING {having}")
     assert run.program.retracts
     retracted = 0
@@ -352,7 +352,7 @@ def test_rows_and_retractions_add_up_to_the_answer() -> None:
     ],
     ids=["streams that are only looked for", "parts with ranges of their own"],
 )
-def test_all_tables_of_an_answer_are_cut_by_the_same_column(
+def test_all_slots_of_an_answer_are_divided_by_the_same_column(
     sql: str, batches: list[list[tuple[str, dict[str, int]]]], answer: dict[tuple[float, ...], int]
 ) -> None:
     verdict = check(f"{TABLE_I} {sql}")

@@ -163,7 +163,7 @@ TYPES = [
 
 
 @pytest.mark.parametrize("scenario", TYPES, ids=lambda s: s.title)
-def test_types(scenario: Scenario) -> None:
+def test_values_of_every_type(scenario: Scenario) -> None:
     assert_answers(scenario)
 
 
@@ -200,7 +200,7 @@ EXPRESSIONS: list[tuple[str, list[str], list[Line], Line]] = [
 @pytest.mark.parametrize(
     ("query", "types", "lines", "expected"), EXPRESSIONS, ids=[query for query, *_ in EXPRESSIONS]
 )
-def test_expressions_as_spark_computes_them(
+def test_expressions_are_computed_as_in_spark(
     query: str, types: list[str], lines: list[Line], expected: Line
 ) -> None:
     run = Run(f"{NUMBERS} SELECT {query}", types=types)
@@ -219,7 +219,7 @@ def test_expressions_as_spark_computes_them(
         ("SUM(p) FROM P", "DECIMAL(4,2)", [("P", Decimal("99.99"), None), ("P", Decimal("0.01"), None)]),
     ],
 )
-def test_what_spark_refuses_to_compute_is_an_error(query: str, type_: str, lines: list[Line]) -> None:
+def test_an_error_in_spark_is_an_error_here(query: str, type_: str, lines: list[Line]) -> None:
     run = Run(f"{NUMBERS} SELECT {query}", types=[type_])
     with pytest.raises(MillpondError, match=r"(?i)does not fit|division by zero") as error:
         run.add(*lines)
@@ -232,7 +232,7 @@ MOST = (1 << 63) - 1
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
-def test_a_sum_may_leave_the_type_and_come_back(tasks: int) -> None:
+def test_a_sum_may_exceed_its_type_for_a_while(tasks: int) -> None:
     sql = f"{MIXED} SELECT X.k, SUM(b), AVG(b) FROM X, Y WHERE X.k = Y.k AND X.k IN (1, 2) GROUP BY X.k"
     run = Run(sql, types=["INT", "BIGINT", "DOUBLE"])
     run.add(*[("X", 1, 0.0, "", MOST)] * 5, tasks=tasks)
@@ -275,7 +275,7 @@ def test_sums_of_decimals_are_exact() -> None:
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every row counts for 2**31 of its kind."""
+    """Every row counts as 2**31 equal rows."""
     plain = Synopsis.of_batch
 
     def multiplied(*arguments: Any) -> Synopsis:
@@ -317,7 +317,7 @@ def test_a_count_beyond_its_type_is_an_error(item: str, streams: int) -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_averages_may_be_of_more_rows_than_a_count_holds() -> None:
+def test_an_average_may_be_of_more_rows_than_a_bigint_counts() -> None:
     query = "SELECT AVG(S0.a), MEDIAN(S0.a), SUM(S1.b) FROM S0, S1, S2"
     joined = "S0.a = S1.a AND S1.a = S2.a AND S0.a IN (1, 4)"
     run = Run(f"{WIDE} {query} WHERE {joined}", types=["DOUBLE", "DOUBLE", "BIGINT"])
@@ -326,7 +326,7 @@ def test_averages_may_be_of_more_rows_than_a_count_holds() -> None:
 
 
 @pytest.mark.parametrize("rows", [(500, 501), (400, 500), (1, MOST_REPEATED), (1, MOST_REPEATED + 1)])
-def test_many_duplicates_come_out_completely(rows: tuple[int, int]) -> None:
+def test_every_duplicate_is_emitted(rows: tuple[int, int]) -> None:
     left, right = rows
     run = Run(f"{TABLE_I} SELECT A, E FROM S, T WHERE A = D AND A IN (1, 2) AND E = 7", types=["INT", "INT"])
     run.add(*[("S", 1, 0, 0)] * left, ("S", 2, 0, 0))
@@ -374,15 +374,15 @@ NAMED = [
 
 
 @pytest.mark.parametrize("scenario", NAMED, ids=lambda s: s.title)
-def test_names_that_need_quotes_or_are_our_own(scenario: Scenario) -> None:
+def test_names_that_need_quotes_or_that_the_engine_uses(scenario: Scenario) -> None:
     assert_answers(scenario)
 
 
 # --- rejected rows -------------------------------------------------------------------------------------
 
 
-def test_rejected_rows_go_through_beside_the_synopsis() -> None:
-    """Bad rows are handed to shards without state, a row each, and leave the operator as they came."""
+def test_rejected_rows_pass_through_the_operator() -> None:
+    """They go to shards without state, and leave the operator unchanged."""
     run = Run(f"{TABLE_I} SELECT COUNT(*) FROM S WHERE A = 1")
     batch = pa.record_batch(
         {

@@ -49,7 +49,7 @@ def program_of(sql: str, chunk_policy: ChunkPolicy | None = None) -> ExactProgra
 
 
 def kept(run: Run) -> bytes:
-    """The one value that the state store holds."""
+    """The only value in the state store."""
     [(data,)] = run.executor.shards[0].values.values()
     return bytes(data)
 
@@ -68,7 +68,7 @@ def read(program: ExactProgram, data: bytes) -> Synopsis:
 # --- bytes that are refused ------------------------------------------------------------------------------
 
 
-def test_another_version_is_refused_by_name() -> None:
+def test_state_of_another_format_is_refused_and_the_error_names_both() -> None:
     program, data = stored()
     for version in (0, VERSION + 1, 999):
         other = _HEAD.pack(MAGIC, version, program.fingerprint, 1) + data[_HEAD.size :]
@@ -78,14 +78,14 @@ def test_another_version_is_refused_by_name() -> None:
         assert error.value.remedy is not None and "the Millpond that wrote it" in error.value.remedy
 
 
-def test_another_query_is_refused() -> None:
+def test_state_of_another_query_is_refused() -> None:
     _, data = stored()
     other = program_of(f"{STREAMS} {QUERY.replace('AND 3', 'AND 4')}")
     with pytest.raises(StateError, match="the checkpoint belongs to another query; use a new checkpoint"):
         read(other, data)
 
 
-def test_every_truncation_is_refused() -> None:
+def test_truncated_state_is_refused() -> None:
     program, data = stored()
     assert read(program, data).entries == 16
     for end in range(len(data)):
@@ -93,7 +93,7 @@ def test_every_truncation_is_refused() -> None:
             read(program, data[:end])
 
 
-def test_bytes_beyond_the_end_are_refused() -> None:
+def test_state_with_extra_bytes_is_refused() -> None:
     program, data = stored()
     for more in (b"\0", b"\0" * 8, data):
         with pytest.raises(StateError, match="is damaged"):
@@ -116,10 +116,10 @@ def test_foreign_bytes_are_refused() -> None:
 @given(st.binary(max_size=80), st.integers(0, 400))
 @example(b"\0" * 4, 0)
 @example(b"\xff" * 4 + b"\0" * 4, 0)  # where a stream of Arrow ends
-def test_rubbish_after_the_head_is_refused(rubbish: bytes, length: int) -> None:
+def test_garbage_after_the_header_is_refused(garbage: bytes, length: int) -> None:
     program, _ = stored()
     head = _HEAD.pack(MAGIC, VERSION, program.fingerprint, 1)
-    for body in (rubbish, _LENGTH.pack(len(rubbish)) + rubbish, _LENGTH.pack(length) + rubbish):
+    for body in (garbage, _LENGTH.pack(len(garbage)) + garbage, _LENGTH.pack(length) + garbage):
         if body.strip(b"\0"):
             with pytest.raises(StateError, match="is damaged"):
                 read(program, head + body)
@@ -145,7 +145,7 @@ def test_the_operator_refuses_the_state_of_another_query() -> None:
 
 # --- bytes of earlier versions ---------------------------------------------------------------------------
 
-# Format 1, as it was first written; with the queries that wrote it.
+# State that was written when format 1 was new, and the queries that wrote it.
 GROUPED = f"{STREAMS} SELECT k, COUNT(*), SUM(m), MIN(s) FROM S WHERE k BETWEEN 1 AND 3 GROUP BY k"
 GROUPED_BYTES = bytes.fromhex(
     "6d696c6c0100b42cf05ee63d0d0b8bd831a614107aa701000000000000006801000000000000ffffffff1801000014000000"
@@ -180,15 +180,15 @@ JOINED_BYTES = bytes.fromhex(
 )
 
 
-def layout_of(data: bytes) -> bytes:
-    layout = _HEAD.unpack_from(data)[2]
-    assert isinstance(layout, bytes)
-    return layout
+def fingerprint_of(data: bytes) -> bytes:
+    found = _HEAD.unpack_from(data)[2]
+    assert isinstance(found, bytes)
+    return found
 
 
 def test_format_1_is_still_read() -> None:
     program = program_of(GROUPED)
-    found, revision = decode_synopsis(GROUPED_BYTES, program.slots, layout_of(GROUPED_BYTES))
+    found, revision = decode_synopsis(GROUPED_BYTES, program.slots, fingerprint_of(GROUPED_BYTES))
     assert revision == 1
     counted, least = (found.table(slot).to_pylist() for slot in program.slots)
     assert counted == [
@@ -203,7 +203,7 @@ def test_format_1_is_still_read() -> None:
 
 def test_a_chunk_of_format_1_is_still_read() -> None:
     program = program_of(JOINED, SMALL_CHUNKS)
-    found, revision = decode_synopsis(JOINED_BYTES, program.slots, layout_of(JOINED_BYTES), JOINED_CHUNK)
+    found, revision = decode_synopsis(JOINED_BYTES, program.slots, fingerprint_of(JOINED_BYTES), JOINED_CHUNK)
     assert revision == 1
     left, right = (found.table(slot).to_pylist() for slot in program.slots)
     assert left == [{"s0_k0": 4, "s0_c": 2, "n": 1}, {"s0_k0": 5, "s0_c": 2, "n": 2}]
@@ -213,14 +213,14 @@ def test_a_chunk_of_format_1_is_still_read() -> None:
 @pytest.mark.parametrize(
     ("sql", "chunk_policy", "data"), [(GROUPED, None, GROUPED_BYTES), (JOINED, SMALL_CHUNKS, JOINED_BYTES)]
 )
-def test_these_queries_go_on_from_their_first_checkpoints(
+def test_the_fingerprints_of_format_1_have_not_changed(
     sql: str, chunk_policy: ChunkPolicy | None, data: bytes
 ) -> None:
-    """A change of the layout makes every checkpoint useless: it should be meant, and then VERSION changes."""
-    assert program_of(sql, chunk_policy).fingerprint == layout_of(data)
+    """A changed fingerprint makes every checkpoint unreadable; whoever intends that raises the version."""
+    assert program_of(sql, chunk_policy).fingerprint == fingerprint_of(data)
 
 
-# --- the layout --------------------------------------------------------------------------------------------
+# --- fingerprints -------------------------------------------------------------------------------------------
 
 TABLE = "CREATE STREAMING TABLE S (A INT, B INT, C STRING); CREATE STREAMING TABLE T (D INT, E INT);"
 ASKED = "SELECT DISTINCT A FROM S, T WHERE B < D AND A = 10 AND C <> 'x y'"
@@ -248,12 +248,12 @@ def fingerprint(query: str, tables: str = TABLE, chunk_policy: ChunkPolicy | Non
 
 
 @pytest.mark.parametrize("query", SAME.values(), ids=SAME)
-def test_a_query_written_otherwise_goes_on(query: str) -> None:
+def test_a_query_that_is_written_differently_has_the_same_fingerprint(query: str) -> None:
     assert fingerprint(query) == fingerprint(ASKED)
 
 
 @pytest.mark.parametrize("query", OTHER.values(), ids=OTHER)
-def test_a_changed_query_does_not(query: str) -> None:
+def test_a_changed_query_has_another_fingerprint(query: str) -> None:
     assert fingerprint(query) != fingerprint(ASKED)
 
 
@@ -266,24 +266,22 @@ def test_a_changed_query_does_not(query: str) -> None:
         ("D INT", "D INT CHECK (D > 0)"),
     ],
 )
-def test_nor_does_one_with_changed_columns(old: str, new: str) -> None:
+def test_a_query_over_changed_columns_has_another_fingerprint(old: str, new: str) -> None:
     assert fingerprint(ASKED, TABLE.replace(old, new)) != fingerprint(ASKED)
 
 
-def test_columns_that_nobody_asks_for_may_come_and_go() -> None:
+def test_unused_columns_do_not_matter_to_the_fingerprint() -> None:
     assert fingerprint(ASKED, TABLE.replace("E INT", "E STRING, F DATE")) == fingerprint(ASKED)
 
 
-def test_another_chunk_policy_is_another_layout() -> None:
+def test_another_chunk_policy_has_another_fingerprint() -> None:
     assert fingerprint(JOINED, "") == fingerprint(JOINED, "", ChunkPolicy())
-    layouts = {
-        fingerprint(JOINED, "", ChunkPolicy(min_entries=0, values_per_chunk=chunk)) for chunk in (2, 3, 4)
-    }
-    assert len(layouts | {fingerprint(JOINED, "")}) == 4
-    # What is too small to be cut is not.
-    assert fingerprint(JOINED, "", ChunkPolicy(min_entries=1000, values_per_chunk=2)) == fingerprint(
-        JOINED, ""
-    )
+    policies = [ChunkPolicy(min_entries=0, values_per_chunk=size) for size in (2, 3, 4)]
+    fingerprints = {fingerprint(JOINED, "", policy) for policy in policies}
+    assert len(fingerprints | {fingerprint(JOINED, "")}) == 4
+    # A small synopsis has no chunks.
+    large = ChunkPolicy(min_entries=1000, values_per_chunk=2)
+    assert fingerprint(JOINED, "", large) == fingerprint(JOINED, "")
 
 
 FINGERPRINTS = """
@@ -299,8 +297,8 @@ for make in (random_case, random_rich_case, random_keyed_case):
 
 
 @pytest.mark.campaign
-def test_every_process_finds_the_same_layout() -> None:
-    """Whatever the order in which it walks through sets."""
+def test_every_process_computes_the_same_fingerprint() -> None:
+    """It does not depend on the iteration order of sets."""
     found = []
     for seed in ("1", "2"):
         path = os.pathsep.join(p for p in sys.path if p)

@@ -52,9 +52,9 @@ def micros(second: float) -> int:
 def rows_at(program: TimedProgram, **seconds: Sequence[float]) -> dict[str, pa.Table]:
     """Rows of each stream that differ in their timestamps only."""
     out = {}
-    for stream, moments in seconds.items():
+    for stream, timestamps in seconds.items():
         for each in program.inputs_of(stream):
-            rows = [{name: 1 for name in each.schema.names} | {"t": micros(s)} for s in moments]
+            rows = [{name: 1 for name in each.schema.names} | {"t": micros(s)} for s in timestamps]
             out[each.name] = pa.Table.from_pylist(rows, schema=each.schema)
     return out
 
@@ -69,7 +69,7 @@ class Buffer:
 
     def add(self, now: float = 0.0, end: bool = False, **seconds: Sequence[float]) -> dict[str, list[float]]:
         """Add rows; returns the seconds of the rows that are released."""
-        progress = {stream: micros(max(moments)) for stream, moments in seconds.items() if moments}
+        progress = {stream: micros(max(timestamps)) for stream, timestamps in seconds.items() if timestamps}
         if end:
             progress[END] = 0
         release = release_rows(self.program, self.buffer, rows_at(self.program, **seconds), progress, now)
@@ -353,9 +353,13 @@ def test_no_row_is_lost() -> None:
     buffer: ReorderBuffer = ReorderBuffer()
     counted = 0
     for step in range(30):
-        moments = [(step * 7 + i * 3) % 40 for i in range(4)]
+        timestamps = [(step * 7 + i * 3) % 40 for i in range(4)]
         release: Release = release_rows(
-            p, buffer, rows_at(p, S=moments, T=moments), {"S": micros(max(moments)), "T": micros(step)}, 0.0
+            p,
+            buffer,
+            rows_at(p, S=timestamps, T=timestamps),
+            {"S": micros(max(timestamps)), "T": micros(step)},
+            0.0,
         )
         counted += sum(t.num_rows for t in (*release.released.values(), *release.late.values()))
         buffer = release.buffer

@@ -19,7 +19,7 @@ def scenario(title: str, query: str, *batches: list[Line], **more: object) -> Ti
     return TimedScenario(title, f"{STREAMS} {query}", batches, **more)  # type: ignore[arg-type]
 
 
-# Rows of four streams at thirteen moments, several at some of them.
+# Rows of four streams at thirteen timestamps, several at some of them.
 STORY: list[list[Line]] = [
     [("U", 1, 4, 1), ("S", 5, 0, 1), ("T", 3, 1, 1), ("T", 1, 2, 2), ("T", 2, 2, 2), ("V", 1, 1, 2)],
     [("U", 2, 0, 3), ("S", 3, 1, 3), ("S", 1, 2, 3), ("T", 2, 0, 3), ("U", 3, 3, 3), ("V", 2, 2, 4)],
@@ -71,10 +71,14 @@ SHAPES = [
     scenario("a projection at depth 2", f"SELECT C, A {CHAIN} AND C BETWEEN 1 AND 2", *STORY),
     scenario("not after", "SELECT A, B FROM S, T WHERE J <= I AND B IN (1, 2)", *STORY),
     scenario(
-        "different moments", "SELECT A, B FROM S, T WHERE J <> I AND B IN (1, 2) AND A IN (1, 2, 3)", *STORY
+        "unequal timestamps",
+        "SELECT A, B FROM S, T WHERE J <> I AND B IN (1, 2) AND A IN (1, 2, 3)",
+        *STORY,
     ),
     scenario(
-        "different moments, presence", "SELECT DISTINCT A FROM S, T WHERE J <> I AND A IN (1, 2, 5)", *STORY
+        "unequal timestamps, presence",
+        "SELECT DISTINCT A FROM S, T WHERE J <> I AND A IN (1, 2, 5)",
+        *STORY,
     ),
     scenario("merged streams", "SELECT A, B, B2 FROM S, T WHERE I = J AND A >= B", *STORY),
     scenario(
@@ -95,7 +99,9 @@ SHAPES = [
         "SELECT DISTINCT 1 FROM S, T, U WHERE J > K AND C < B AND B2 < A AND C < A",
         *STORY,
     ),
-    scenario("demands from both sides", f"SELECT DISTINCT 1 {CHAIN} AND C < A AND B < A AND A < 5", *STORY),
+    scenario(
+        "requirements from both sides", f"SELECT DISTINCT 1 {CHAIN} AND C < A AND B < A AND A < 5", *STORY
+    ),
     scenario(
         "an offset", "SELECT DISTINCT B FROM S, T WHERE S.A + 1 <= T.B AND J <= I AND B IN (1, 2, 3)", *STORY
     ),
@@ -108,7 +114,9 @@ SHAPES = [
         "a band", "SELECT B FROM S, T WHERE A <= B + 1 AND A >= B - 1 AND J < I AND B IN (1, 2, 3)", *STORY
     ),
     scenario("differing values", f"SELECT DISTINCT 1 {CHAIN} AND A <> B AND A2 <> C2", *STORY),
-    scenario("differing values beside a demand", f"SELECT DISTINCT 1 {CHAIN} AND A < B AND A2 <> B2", *STORY),
+    scenario(
+        "differing values beside a requirement", f"SELECT DISTINCT 1 {CHAIN} AND A < B AND A2 <> B2", *STORY
+    ),
     scenario(
         "differing values that are counted", f"SELECT A {CHAIN} AND A <> B AND B IN (1, 2) AND C = 2", *STORY
     ),
@@ -142,7 +150,7 @@ FINITE = [
         f"SELECT T.B2 FROM S, T WHERE A = B AND B IN (1, 2) AND J < I AND I <= {NOON}",
         *STORY,
     ),
-    scenario("one moment", f"SELECT A, B FROM S, T WHERE I = {NOON} AND B < A", *STORY),
+    scenario("a single timestamp", f"SELECT A, B FROM S, T WHERE I = {NOON} AND B < A", *STORY),
     scenario(
         "streams that both end", f"SELECT A, B FROM S, T WHERE A > B AND I < {NOON} AND J <= {NOON}", *STORY
     ),
@@ -152,7 +160,7 @@ FINITE = [
         *STORY,
     ),
     scenario("an end in the middle of a chain", f"SELECT C {CHAIN} AND J < {NOON} AND C IN (1, 2)", *STORY),
-    scenario("an excluded moment", f"SELECT A FROM S, T WHERE J < I AND B = 2 AND J <> {NOON}", *STORY),
+    scenario("an excluded timestamp", f"SELECT A FROM S, T WHERE J < I AND B = 2 AND J <> {NOON}", *STORY),
     scenario("a late beginning", f"SELECT A FROM S, T WHERE J < I AND B = 2 AND J >= {NOON}", *STORY),
 ]
 
@@ -292,13 +300,13 @@ UNIONS = [
 
 
 @pytest.mark.parametrize("case", [*PAPER, *SHAPES, *FINITE, *UNIONS], ids=lambda s: s.title)
-def test_rows(case: TimedScenario) -> None:
+def test_the_answer_is_right_after_every_batch(case: TimedScenario) -> None:
     assert_timed_answers(case)
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("case", GROUPED, ids=lambda s: s.title)
-def test_rows_of_aggregates(case: TimedScenario) -> None:
+def test_aggregates_are_right_after_every_batch(case: TimedScenario) -> None:
     assert_timed_answers(case)
 
 
@@ -326,7 +334,7 @@ JOINED = [
 @pytest.mark.campaign
 @pytest.mark.parametrize("query", [q for _, q in JOINED], ids=[t for t, _ in JOINED])
 @pytest.mark.parametrize("rows", [PAIRS, []], ids=["many", "none"])
-def test_relations(query: str, rows: list[tuple[int | None, int | None]]) -> None:
+def test_relations_are_joined(query: str, rows: list[tuple[int | None, int | None]]) -> None:
     story = [*(STORY if rows else STORY[:1]), [("S", None, 1, 30), ("T", None, None, 30), ("S", 2, None, 31)]]
     assert_timed_answers(TimedScenario("", f"{STREAMS} {query}", story, relations={"R": rows}))
 
@@ -344,7 +352,7 @@ def test_nothing_is_kept_of_the_last_stream() -> None:
     assert run.partial_matches == 1 and run.answer().total() == 100
 
 
-def test_state_expires_after_the_end() -> None:
+def test_partial_matches_expire_when_the_stream_they_wait_for_has_ended() -> None:
     run = TimedRun(f"{STREAMS} SELECT S.A, T.B FROM S, T WHERE A = B AND I < {NOON}")
     run.add(("T", 1, 0, 1), ("T", 2, 0, 2), ("S", 1, 0, 3))
     assert run.partial_matches == 3
@@ -357,7 +365,7 @@ def test_state_expires_after_the_end() -> None:
     assert run.answer() == {(1, 1): 3, (3, 3): 2}
 
 
-def test_what_waits_for_a_stream_that_ended_is_not_kept_at_all() -> None:
+def test_no_partial_match_is_kept_for_a_stream_that_has_ended() -> None:
     run = TimedRun(f"{STREAMS} SELECT B2 FROM S, T WHERE J < I AND I < {NOON} AND B2 IN (1, 2)")
     run.add(("T", 1, 1, 1), ("T", 1, 2, 2))
     assert run.partial_matches == 2
@@ -373,14 +381,14 @@ def test_fronts_stay_small() -> None:
     assert run.answer() == {}
 
 
-def test_a_moment_counts_rows_that_come_together_once() -> None:
-    """Two rows of one moment are not before each other, in one batch or in one with later moments."""
+def test_rows_with_equal_timestamps_are_not_before_each_other() -> None:
+    """In a batch of their own, and in one with later timestamps."""
     run = TimedRun(f"{STREAMS} SELECT x.A, y.A FROM S x, S y WHERE x.I < y.I AND x.A IN (1, 2)")
     run.add(("S", 1, 0, 1), ("S", 2, 0, 1), ("S", 1, 0, 2))
     assert run.answer() == {(1, 1): 1, (2, 1): 1}
 
 
-def test_moments_are_told_apart_to_the_microsecond() -> None:
+def test_timestamps_differ_by_microseconds() -> None:
     run = TimedRun(f"{STREAMS} SELECT A FROM S, T WHERE J < I AND B = 1")
     early = at(1).replace(microsecond=1)
     run.add(("T", 1, 0, early), ("S", 1, 0, early), ("S", 2, 0, early.replace(microsecond=2)))

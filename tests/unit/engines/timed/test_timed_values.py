@@ -34,7 +34,7 @@ def declared(kind: str) -> str:
 
 
 def batches(values: Sequence[Any]) -> list[list[Line]]:
-    """Every value before every other, from both streams, NULL among them."""
+    """Every value, NULL included, comes before every other, in both streams."""
     every = [*values, None]
     first: list[Line] = [("T", v, i % 3, i + 1) for i, v in enumerate(every)]
     second: list[Line] = [("S", v, i % 2, 20 + i) for i, v in enumerate(every)]
@@ -65,14 +65,14 @@ FROM_RELATIONS = [
 @pytest.mark.campaign
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("query", [q for _, q in QUERIES], ids=[t for t, _ in QUERIES])
-def test_types(kind: str, query: str) -> None:
+def test_values_of_every_type(kind: str, query: str) -> None:
     assert_timed_answers(TimedScenario(kind, f"{declared(kind)} {query}", batches(TYPES[kind])))
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("query", [q for _, q in FROM_RELATIONS], ids=[t for t, _ in FROM_RELATIONS])
-def test_types_of_relations(kind: str, query: str) -> None:
+def test_values_of_every_type_in_relations(kind: str, query: str) -> None:
     values = TYPES[kind]
     rows = [(values[0], values[-1]), (values[1], values[1]), (None, values[0]), (values[1], None)]
     rows.append(rows[1])
@@ -129,7 +129,7 @@ LARGE = [
         [{}, {(1, 1): 1}, {(1, 1): 1}],
     ),
     TimedScenario(
-        "moments before 1970",
+        "timestamps before 1970",
         f"{STREAMS} SELECT A FROM S, T WHERE J < I AND B = 1",
         [[("T", 1, 0, at(-(10**10))), ("S", 7, 0, at(-(10**10)))], [("S", 8, 0, at(1 - 10**10))]],
         [{}, {(8,): 1}],
@@ -146,11 +146,11 @@ LARGE = [
 
 
 @pytest.mark.parametrize("case", LARGE, ids=lambda s: s.title)
-def test_rows(case: TimedScenario) -> None:
+def test_the_answer_is_right_after_every_batch(case: TimedScenario) -> None:
     assert_timed_answers(case)
 
 
-def test_offsets_at_the_ends_of_bigint() -> None:
+def test_distances_at_the_ends_of_bigint() -> None:
     run = TimedRun(
         f"{declared('BIGINT')} SELECT DISTINCT Y FROM S, T WHERE A + 1 <= B AND J < I AND Y IN (0, 1)"
     )
@@ -164,8 +164,8 @@ def test_offsets_at_the_ends_of_bigint() -> None:
 
 
 @pytest.mark.campaign
-def test_streams_without_a_time() -> None:
-    """They are there from when they come; with them, order in time is that of the others."""
+def test_streams_without_application_time() -> None:
+    """Their rows precede all rows that are released later."""
     sql = (
         "CREATE STREAMING TABLE P (G INT, N STRING); CREATE STREAMING TABLE S (A INT, I TIMESTAMP);"
         "CREATE STREAMING TABLE T (B INT, J TIMESTAMP);"
@@ -181,14 +181,14 @@ def test_streams_without_a_time() -> None:
     assert_timed_answers(TimedScenario("", sql, story))
 
 
-def test_counts_beyond_64_bits() -> None:
-    """2,000 rows of each of six streams in a row: 2,000^6 matches, some 6.4e19."""
+def test_counts_may_exceed_64_bits() -> None:
+    """2,000 rows of each of six streams, one after the other: 2,000^6 matches, about 6.4e19."""
     names = "STUVWX"
     ddl = "".join(f"CREATE STREAMING TABLE {n} (A INT, I TIMESTAMP);" for n in names)
     order = " AND ".join(f"{a}.I < {b}.I" for a, b in pairwise(names))
     run = TimedRun(f"{ddl} SELECT COUNT(*), SUM(S.A) FROM {', '.join(names)} WHERE {order}")
-    for moment, name in enumerate(names):
-        run.add(*[(name, 3, moment)] * 2_000)
+    for time, name in enumerate(names):
+        run.add(*[(name, 3, time)] * 2_000)
     assert run.answer() == {(2_000**6, 3 * 2_000**6): 1}
     assert 2_000**6 > 2**64
 
