@@ -1,10 +1,10 @@
-"""Queries in time: rows a second of the executor alone, and of a chain of three streams through Spark.
+"""Throughput of queries with application time, of the executor alone and on Spark.
 
     python -m benchmarks.application_time
 
-Without Spark on one core: batches of rows in time order, every row with a moment of its own.  Through Spark:
-the seconds of a batch beside the bare scan of the same columns, and the state after the first and the last
-million rows.  Exits 1 where the state grows.
+The executor runs on one core, on batches of rows in time order, every row with a timestamp of its own.  On
+Spark, the table has the time of a micro-batch, compared with a bare scan of the same columns, and the state
+after the first and the last million rows.  Exits with 1 if the state grows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ BATCHES = 20
 
 
 def make_rows(number: int, wide: int) -> dict[str, pa.Table]:
-    """A batch of rows of all streams, in time order: a microsecond a row."""
+    """Make a batch of rows of all streams, in time order, a microsecond apart."""
     rng = np.random.default_rng(number)
     moments = np.arange(number * BATCH, (number + 1) * BATCH)
     owner = rng.integers(0, 3, BATCH)
@@ -63,7 +63,7 @@ def make_rows(number: int, wide: int) -> dict[str, pa.Table]:
 
 
 def measure_executor(sql: str, batches: int = 3) -> tuple[float, int]:
-    """Rows a second of the executor, from gathered rows on, and the entries it keeps."""
+    """Return the rows per second of the executor, and the entries that it keeps."""
     verdict = millpond.check(CATALOG + sql)
     assert not isinstance(verdict, list) and verdict.timed is not None
     program = compile_timed(verdict.timed, Dialect.DUCKDB)
@@ -87,7 +87,7 @@ def measure_executor(sql: str, batches: int = 3) -> tuple[float, int]:
 
 
 def measure_on_spark(folder: Path) -> tuple[list[tuple[object, ...]], bool]:
-    """The chain of three streams on 20 M rows, beside the bare scan."""
+    """Run chains of three streams on 20 million rows; return the table, and whether the state stays flat."""
     spark = open_session()
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     columns = {"S": ("A", "I"), "T": ("B", "J"), "U": ("C", "K")}

@@ -1,9 +1,9 @@
-"""An unbounded join on a budget: rows a second, and memory, beside the bare scan and Spark's own join.
+"""An unbounded join on a budget: throughput and state, compared with a bare scan and with Spark's own join.
 
     python -m benchmarks.budgeted_join [--files 50] [--memory 100000]
 
-The streams are uniform keys, and keys of which a tenth has nine tenths of the tuples.  Everything is measured
-in one run; compare the ratios.  Exits 1 where more tuples are held than allowed.
+Keys are uniform, or skewed so that a tenth of them has nine tenths of the tuples.  Everything is measured in
+one run; compare the ratios.  Exits with 1 if more tuples are kept than the budget allows.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from benchmarks.streams import (
 )
 from benchmarks.tables import print_table
 
-FILE = 500_000  # rows of a stream in a batch
+FILE = 500_000  # rows per stream and micro-batch
 KEYS = 5_000_000
 SCHEMA = "K INT, V INT"
 SQL = "SELECT R.K, R.V, S.V AS W FROM R, S WHERE R.K = S.K"
 
 
 def write_keys(folder: Path, files: int, skewed: bool) -> None:
-    """Files of random keys."""
+    """Write files of random keys."""
     folder.mkdir(parents=True)
     for number in range(files):
         rng = np.random.default_rng([number, *folder.name.encode()])

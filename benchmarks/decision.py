@@ -2,9 +2,9 @@
 
     python -m benchmarks.decision
 
-Random conjunctive queries over integers: a quarter of the predicates compare a column with a constant,
-the others two columns.  For each size the median over queries: reading the text, the decision itself,
-and the decision with its certificate (the plan of what is kept, or a confirmed witness).
+The queries are random conjunctions over integers: a quarter of the predicates compare a column with a
+constant, the others two columns.  For each size, the table has the median times of reading the text, of the
+decision alone, and of the decision with its proof (the plan and its bound, or a confirmed witness).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ QUERIES = 12
 
 
 def random_query(streams: int, columns: int, predicates: int, seed: int) -> str:
-    """A satisfiable query, with or without DISTINCT.
+    """Make a satisfiable query, with or without DISTINCT.
 
-    A hidden assignment of values makes it satisfiable: every predicate is chosen to hold for it.
+    Every predicate is chosen so that it holds for one random assignment of values to the columns.
     """
     rng = random.Random(seed)
     value = {(s, c): rng.randrange(-50, 50) for s in range(streams) for c in range(columns)}

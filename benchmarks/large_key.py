@@ -1,10 +1,10 @@
-"""A join on a key with five million values: the time of a batch, by how much came before it.
+"""A join on a key with five million values: the time of a micro-batch, by the number of rows before it.
 
     python -m benchmarks.large_key
 
-Batches of a million rows.  The synopsis is cut by the key and spread over the cores; a batch touches
-what its keys are in.  Exits 1 if a batch of the join after 20 M rows takes more than 1.5 times one after
-2 M; the set and the groups are beside it.
+Micro-batches have a million rows.  The synopsis is divided into chunks by the key and distributed over the
+cores; a micro-batch reads and writes only the chunks of its keys.  Exits with 1 if a micro-batch of the join
+after 20 million rows takes more than 1.5 times as long as one after 2 million.
 """
 
 from __future__ import annotations

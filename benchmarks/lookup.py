@@ -1,10 +1,10 @@
-"""A stream joined with a relation of five million rows in a database, one row in a hundred being kept.
+"""A stream joined with a relation of five million rows in a database; the cache holds one row in a hundred.
 
     python -m benchmarks.lookup [--jdbc PATH]
 
-``--jdbc`` is the JDBC driver of PostgreSQL (Debian's package libpostgresql-jdbc-java has it in
-/usr/share/java, where it is found by itself): with it Spark's own join is measured beside, on the same server
-and the same stream.  Exits 1 if Spark's own join, reading the relation in every batch as it does, is faster.
+``--jdbc`` is the JDBC driver of PostgreSQL, by default where Debian's package libpostgresql-jdbc-java has it.
+If it exists, Spark's own JDBC join is measured on the same server and the same stream.  Exits with 1 if that
+join, which reads the relation in every micro-batch, is faster.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ ROWS = 5_000_000
 MEMORY = ROWS // 100
 FILES, FILES_A_BATCH = 24, 2
 REFERENCES = (10_000, 100_000)  # in a file
-SKEW = 1.0  # the r-th most frequent key comes with a chance proportional to 1 / r^SKEW
+SKEW = 1.0  # the probability of the r-th most frequent key is proportional to 1 / r^SKEW
 QUERY = "SELECT N, LABEL FROM S JOIN R ON A = K"
 POLICIES = ("lru", "lfu", "auto")
 PATIENCE = 120  # seconds for Spark's own join
 
 
 def write_references(folder: Path, rows: int) -> Ints:
-    """Files of keys, the frequent ones spread over the relation; all of them come back."""
+    """Write files of keys, the frequent ones spread over the relation; return all keys."""
     folder.mkdir()
     generator = np.random.default_rng(1)
     chances = np.cumsum(1 / np.arange(1, ROWS + 1) ** SKEW)
@@ -77,7 +77,7 @@ def fill_sqlite(path: Path) -> str:
 
 
 def measure_batches(frame: DataFrame, checkpoint: Path, seconds: float) -> tuple[list[Batch], int, int]:
-    """The batches, given up after so many seconds; look-ups and hits."""
+    """Run a query for at most so many seconds; return its batches, its lookups and its cache hits."""
     query = start_query(frame, checkpoint)
     began = time.monotonic()
     while not query.awaitTermination(1):
@@ -97,7 +97,7 @@ def measure_batches(frame: DataFrame, checkpoint: Path, seconds: float) -> tuple
 
 
 def read_by_jdbc(spark: SparkSession, port: int) -> DataFrame:
-    """The relation by Spark's own source, read by both cores."""
+    """Read the relation with Spark's own JDBC source, in two tasks."""
     reader = spark.read.format("jdbc").option(
         "url", f"jdbc:postgresql://127.0.0.1:{port}/postgres?user=tester"
     )
@@ -111,7 +111,7 @@ def read_by_jdbc(spark: SparkSession, port: int) -> DataFrame:
 
 
 class Measurement:
-    """The rows of the table, and how many times as long Spark's own join takes."""
+    """Collects the rows of the table, and the ratios of the time of Spark's own join to that of lookups."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark, self._folder = spark, folder

@@ -1,10 +1,10 @@
-"""The state of bounded queries, by how much input they have seen.
+"""The state of bounded queries after a million rows and after 50 million.
 
     python -m benchmarks.state [--rows 50000000]
 
-For each query the rows of Spark's state store (``numRowsTotal``) and the entries of the synopsis after
-the first million rows and after the last, and the bound that ``millpond check`` gives.  Exits 1 where
-they differ or exceed the bound.
+For each query, the table has the rows in Spark's state store (``numRowsTotal``) and the entries of the
+synopsis after the first million rows and after the last, and the bound that ``millpond check`` gives.  Exits
+with 1 if they differ or exceed the bound.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.tables import print_table
 HALF = 500_000  # rows of each stream in a million
 WIDE = (0, 1_000_000)
 CATALOG = "CREATE STREAMING TABLE S (A INT, B INT, C INT); CREATE STREAMING TABLE T (D INT, E INT); "
-# Name, query, and what the columns hold: so that there are results, and not too many to count.
+# Name, query, and the ranges of the columns, chosen so that there are some results but not too many.
 QUERIES: list[tuple[str, str, dict[str, tuple[int, int]]]] = [
     ("Q3", "SELECT A FROM S, T WHERE A = D AND A > 10 AND D < 20", {"A": (0, 50_000), "D": (0, 50_000)}),
     ("Q4", "SELECT DISTINCT A FROM S, T WHERE B < D AND A = 10", {"A": (0, 100)}),

@@ -1,4 +1,4 @@
-"""Streams of Parquet files to measure on, and the measuring."""
+"""Streams of Parquet files, and measuring queries on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from millpond.spark.sql import OBSERVED
 
 @dataclass(frozen=True)
 class Batch:
-    """What Spark reported of a micro-batch."""
+    """What Spark reported about a micro-batch."""
 
     rows: int
     seconds: float
@@ -38,12 +38,12 @@ def workspace() -> Iterator[Path]:
         yield Path(name)
 
 
-# A column and the integers that it holds: from the first to below the second.
+# A column and the range of its integers: from the first to below the second.
 Values = tuple[str, int, int]
 
 
 def write_stream(folder: Path, columns: Sequence[Values], rows: int, files: int, distinct: int) -> None:
-    """Files of random integers; only so many of them are ``distinct``, the others link to these."""
+    """Write files of random integers; only so many are ``distinct``, the others are hard links to these."""
     folder.mkdir(parents=True)
     for i in range(files):
         path = folder / f"{i:05}.parquet"
@@ -59,7 +59,7 @@ def write_stream(folder: Path, columns: Sequence[Values], rows: int, files: int,
 
 
 def open_stream(spark: SparkSession, folder: Path, name: str, schema: str, files: int) -> DataFrame:
-    """The stream as a view, so many files a micro-batch."""
+    """Open a stream as a view, with so many files per micro-batch."""
     frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
     frame.createOrReplaceTempView(name)
     return frame
@@ -73,7 +73,7 @@ def start_query(frame: DataFrame, checkpoint: Path) -> StreamingQuery:
 def measure_batches(
     frame: DataFrame, checkpoint: Path, seconds: float | None = None, slowest: float | None = None
 ) -> list[Batch]:
-    """The batches of a query on all its input; given up after so many seconds, or a batch that slow."""
+    """Run a query on all its input, or until it takes too long in all or for a batch; return its batches."""
     query = start_query(frame, checkpoint)
     began = time.monotonic()
     while not query.awaitTermination(1):
@@ -106,7 +106,7 @@ def read_batches(query: StreamingQuery) -> list[Batch]:
 
 
 def median_seconds(batches: Sequence[Batch], warm_up: int = 2) -> float:
-    """The middle batch time after the first ones."""
+    """Return the median time of a batch, without the first ones."""
     return median(b.seconds for b in batches[min(warm_up, len(batches) - 1) :])
 
 
@@ -121,6 +121,6 @@ def open_session(cores: int | None = None) -> SparkSession:
 def build_answer(
     spark: SparkSession, sql: str, partitions: int, memory: int | None = None, policy: str = "auto"
 ) -> DataFrame:
-    """The query by Millpond, its state in so many partitions; with a budget if it needs one."""
+    """Build a query with Millpond, its state in so many partitions; on a budget if ``memory`` is given."""
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     return millpond.sql(spark, sql, memory=memory, policy=policy)

@@ -1,8 +1,8 @@
-"""Rows a second of a bounded join, beside the bare scan of the same columns and Spark's own join.
+"""Throughput of a bounded join, compared with a bare scan of the same columns and with Spark's own join.
 
     python -m benchmarks.throughput
 
-Everything is measured in one run; compare the ratios, the seconds are the machine's.
+Everything is measured in one run.  Compare the ratios; the seconds depend on the machine.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from benchmarks.tables import print_table
 KEYS = 1_000
 FILE = 2_000_000
 FILES = 40
-# S and T have ten times as many keys as are asked for; R has one of those now and then.
+# S and T have ten times as many keys as the query selects; in R, few rows have one of those keys.
 COLUMNS = {
     "S": [("A", 0, 10 * KEYS), ("B", 0, 1_000_000)],
     "T": [("D", 0, 10 * KEYS), ("E", 0, 1_000_000)],
     "R": [("D", 0, 1_000_000 * KEYS), ("E", 0, 1_000_000)],
 }
-# What is joined: what is selected, the other stream, and the share of S that the filter keeps.
+# The select list, the other stream, and the share of S that passes the filter.
 JOINS = (("A", "R", 0.1), ("COUNT(*)", "T", 0.1), ("COUNT(*)", "T", 0.5), ("COUNT(*)", "T", 1.0))
 
 
 def measure(spark: SparkSession, folder: Path, files: int) -> list[tuple[object, ...]]:
-    """The rows of the table for batches of so many files a stream."""
+    """Return the rows of the table for micro-batches of so many files per stream."""
     rows = 2 * files * FILE
     streams = {
         name: open_stream(spark, folder / name, name, ", ".join(f"{c} INT" for c, _, _ in columns), files)
@@ -74,7 +74,7 @@ def measure(spark: SparkSession, folder: Path, files: int) -> list[tuple[object,
 def measure_spark_join(
     spark: SparkSession, streams: dict[str, DataFrame], checkpoint: Path, slowest: float
 ) -> list[tuple[int, Batch]]:
-    """The first, a middle and the last batch of Spark's own join until it is too slow, or two minutes."""
+    """Run Spark's own join until it is too slow; return its first, a middle and its last batch."""
     spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
     left, right = streams["S"].where(f"A < {KEYS}"), streams["R"].where(f"D < {KEYS}")
     joined = left.join(right, left.A == right.D).select("A")

@@ -1,1 +1,1 @@
-"""Long random runs against independent answers; a slice of each is in the suite."""
+"""Random queries and runs, compared with independent evaluations; the suite runs a part of each."""

@@ -1,9 +1,9 @@
-"""Random queries in time from all sides; the suite runs some, a script runs many.
+"""Random queries with application time: verdicts, witnesses and answers.
 
     python -m tests.campaigns.application_time --cases 5000
 
-The checker against the definition, every unbounded verdict's certificate and every bounded verdict's
-executor against DuckDB, at every moment of random streams cut into random batches.
+Compares each verdict with the definition, each witness with DuckDB, and the answers of each bounded query
+with DuckDB after every batch of random streams.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WITNESS_ROWS = 4
 
 @dataclass(frozen=True)
 class Finding:
-    """What was seen of one query; ``problems`` is empty where everything agrees."""
+    """The result of examining one query; ``problems`` is empty if everything agrees."""
 
     seed: int
     outcome: str
@@ -60,16 +60,16 @@ def examine(seed: int, self_join: float = 0.0, aggregate: str | None = None) -> 
         problems += [f"witness: {refusal}"] if refusal else []
     results = False
     if verdict.outcome == BOUNDED:
-        problem, results = run(rng, case, verdict)
+        problem, results = run_executor(rng, case, verdict)
         problems += [problem] if problem else []
-    told = tuple(f"seed {seed}: {p}\n{case.sql}" for p in problems)
-    return Finding(seed, verdict.outcome, expected, results, told)
+    described = tuple(f"seed {seed}: {p}\n{case.sql}" for p in problems)
+    return Finding(seed, verdict.outcome, expected, results, described)
 
 
-def whole_moments(
+def align_batches(
     batches: Sequence[Sequence[tuple[str, TimeRow]]], case: TimeCase
 ) -> list[list[tuple[str, TimeRow]]]:
-    """Batches in time order, moved so that none ends within a moment."""
+    """Batches in time order, with rows moved so that no timestamp is divided between two batches."""
     rows = [row for batch in batches for row in batch]
     out: list[list[tuple[str, TimeRow]]] = []
     wanted, start = 0, 0
@@ -88,16 +88,16 @@ def _at(case: TimeCase, row: tuple[str, TimeRow]) -> object:
     return row[1][case.times[row[0]]]
 
 
-def run(rng: random.Random, case: TimeCase, verdict: Verdict) -> tuple[str | None, bool]:
-    """After every batch the executor must have emitted DuckDB's answer, within its bound."""
+def run_executor(rng: random.Random, case: TimeCase, verdict: Verdict) -> tuple[str | None, bool]:
+    """Run the executor: after every batch it must have emitted DuckDB's answer, within its bound."""
     rows = list(random_time_rows(rng, case, ROWS, nulls=rng.choice([0.0, 0.1])))
-    batches = whole_moments(random_batches(rng, rows), case)
+    batches = align_batches(random_batches(rng, rows), case)
     seen: dict[str, list[TimeRow]] = {name: [] for name in case.catalog}
-    moments = []
+    seen_after = []
     for batch in batches:
         seen = {name: [*known, *(row for s, row in batch if s == name)] for name, known in seen.items()}
-        moments.append(seen)
-    truth = answers(case.sql, case.catalog, moments)
+        seen_after.append(seen)
+    truth = answers(case.sql, case.catalog, seen_after)
     if verdict.timed is not None:
         local: TimedLocal | Local = TimedLocal(verdict.timed)
     else:
@@ -111,15 +111,15 @@ def run(rng: random.Random, case: TimeCase, verdict: Verdict) -> tuple[str | Non
             local.add(batch)
         found = Counter({normalise(row): n for row, n in local.answer().items()})
         if found != expected:
-            return f"after batch {i}: {found} emitted, {expected} in truth", True
+            return f"after batch {i}: {found} emitted, {expected} expected", True
         bound = verdict.state.entries
         if bound is not None and local.entries > bound:
             return f"after batch {i}: {local.entries} entries kept, {bound} promised", True
     return None, bool(truth and truth[-1])
 
 
-def guarded(seed: int, aggregate: str | None = None) -> Finding:
-    """A crash is a finding too."""
+def examine_safely(seed: int, aggregate: str | None = None) -> Finding:
+    """Examine a seed; an exception becomes a problem of the finding."""
     try:
         return examine(seed, aggregate=aggregate)
     except Exception:
@@ -128,15 +128,15 @@ def guarded(seed: int, aggregate: str | None = None) -> Finding:
 
 def examine_many(seeds: Iterable[int], processes: int, aggregate: str | None = None) -> Iterable[Finding]:
     with ProcessPoolExecutor(processes) as pool:
-        yield from pool.map(partial(guarded, aggregate=aggregate), seeds, chunksize=25)
+        yield from pool.map(partial(examine_safely, aggregate=aggregate), seeds, chunksize=25)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="time_campaign", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", type=int, default=5_000)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--aggregate", help="only queries with this one, such as AVG")
+    parser.add_argument("--aggregate", help="only queries with this aggregate, such as AVG")
     options = parser.parse_args(argv)
     started, failed, results = time.monotonic(), 0, 0
     counts: Counter[tuple[str, str]] = Counter()

@@ -21,7 +21,7 @@ from millpond.frontend.parse import parse
 from millpond.policies.registry import PolicyChoice, Use, policy_names
 from millpond.query.model import Query
 from millpond.query.trees import is_aggregate
-from tests.campaigns.exact_engine import moments, random_batches
+from tests.campaigns.exact_engine import random_batches, rows_after_batches
 from tests.support.budgeted_local import LocalBudgetedEngine
 from tests.support.generate import random_case, random_keyed_case, random_rich_case, random_rows
 from tests.support.oracle import answers, normalise
@@ -51,7 +51,7 @@ def examine(seed: int) -> Outcome:
     except MillpondError:
         return Outcome(seed, run=False)
     batches = random_batches(rng, random_rows(rng, case, ROWS, nulls=rng.choice([0.0, 0.1])))
-    truth = answers(case.sql, case.catalog, moments(case, batches))
+    truth = answers(case.sql, case.catalog, rows_after_batches(case, batches))
     memory = rng.choice([1, 2, 3, 5, 8, 13, LARGE])
     policy, shards = rng.choice(policy_names(Use.RUN)), rng.choice([None, 2, 3])
     told = f"memory {memory}, {policy}, {shards} shards\n{case.sql}"

@@ -1,10 +1,10 @@
-"""The paper's streams through Spark: what each policy finds, beside the lab, a tuple at a time.
+"""Joins on a budget on Spark, with the streams of paper 3: the results of each policy, compared with the lab.
 
     python -m tests.campaigns.budgets_on_spark --steps 5000 --batches 50
 
-The streams are those of the lab, the sizes the paper's.  Beside each policy stand its results, the share of
-what HEEB finds in the lab, and the estimate of what it missed against the truth.  In the lab, tuples that
-come in the same step are not counted, and in a batch nothing is shed; so more is found here.
+Prints for each policy its results, their ratio to the results of HEEB in the lab, and the estimate of
+missed results beside the true number.  The lab does not count results of tuples that arrive in the same
+step, and Spark sheds nothing within a micro-batch, so there are more results on Spark than in the lab.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ NAMES = ("TOWER", "ROOF", "WALK")
 POLICIES = ("heeb", "auto", "prob", "lru", "fifo", "rand")
 
 
-def write(folder: Path, name: str, keys: Ints, batches: int) -> None:
+def write_keys(folder: Path, name: str, keys: Ints, batches: int) -> None:
     (folder / name).mkdir()
     size = -(-len(keys) // batches)
     for number in range(batches):
         part = pa.table({"K": pa.array(keys[number * size : (number + 1) * size], pa.int32())})
         file = folder / name / f"{number:05}.parquet"
         pq.write_table(part, file)
-        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # Spark takes the oldest first
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # Spark reads the oldest file first
 
 
-def found(spark: SparkSession, folder: Path, choice: PolicyChoice, label: str) -> tuple[int, int, int]:
-    """The results, the estimate of those missed, and the most tuples held."""
+def run_policy(spark: SparkSession, folder: Path, choice: PolicyChoice, label: str) -> tuple[int, int, int]:
+    """Return the number of results, the estimate of missed ones, and the largest number of tuples kept."""
     for name in "RS":
         stream = spark.readStream.schema("K INT").option("maxFilesPerTrigger", 1)
         stream.parquet(str(folder / name)).createOrReplaceTempView(name)
@@ -61,8 +61,8 @@ def found(spark: SparkSession, folder: Path, choice: PolicyChoice, label: str) -
     )
 
 
-def choice_of(policy: str, work: Workload) -> PolicyChoice:
-    """HEEB knows the models of the lab; ``auto`` finds them."""
+def make_choice(policy: str, work: Workload) -> PolicyChoice:
+    """HEEB gets the models of the lab; ``auto`` identifies them."""
     return PolicyChoice("heeb", {"R": work.r, "S": work.s}) if policy == "heeb" else PolicyChoice(policy)
 
 
@@ -84,9 +84,9 @@ def main() -> int:
         print(f"{name}: {truth:,} results in all, HEEB in the lab {lab:,}", flush=True)
         with tempfile.TemporaryDirectory(prefix="millpond-lab-") as path:
             for stream, keys in (("R", r), ("S", s)):
-                write(Path(path), stream, keys, options.batches)
+                write_keys(Path(path), stream, keys, options.batches)
             for policy in POLICIES:
-                results, missed, held = found(spark, Path(path), choice_of(policy, work), policy)
+                results, missed, held = run_policy(spark, Path(path), make_choice(policy, work), policy)
                 line = {"policy": policy, "found": results, "of the lab": round(results / lab, 3),
                         "missed": truth - results, "estimate": missed, "held": held}  # fmt: skip
                 print("  " + json.dumps(line), flush=True)

@@ -1,9 +1,9 @@
-"""Random bounded queries on random streams in random batches: the executor against DuckDB.
+"""Random bounded queries on the exact engine, compared with DuckDB.
 
     python -m tests.campaigns.exact_engine --cases 2000
 
-After every batch, what was emitted so far (of groups the latest) must be DuckDB's answer on all rows
-so far, and the synopses must stay within the proven bound.
+After every random batch, the emitted rows (the latest of each group) must be DuckDB's answer on all rows so
+far, and the synopses must stay within the proven bound.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CALLS = (
 
 
 def random_aggregates_case(rng: random.Random) -> RichCase:
-    """Several aggregates of a column or two of a join, which may share what is kept."""
+    """Several aggregates of one or two columns of a join; they may share slots of the synopsis."""
     streams = {name: tuple((c, "INT") for c in columns) for name, columns in (("S", "AB"), ("T", "DE"))}
     column, other = rng.sample(["S.A", "S.B", "T.D", "T.E"], 2)
     conditions = ["S.A = T.D", "S.A BETWEEN 0 AND 3", f"{column} BETWEEN -1 AND 4"]
@@ -72,7 +72,7 @@ KINDS: dict[str, Callable[[random.Random], Case | RichCase]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was seen of one seed: not bounded, nothing to say, or a problem."""
+    """The result of examining one seed: not bounded, no problem, or a problem."""
 
     seed: int
     bounded: bool
@@ -81,7 +81,7 @@ class Outcome:
 
 
 def random_batches(rng: random.Random, rows: Sequence[tuple[str, Row]]) -> list[list[tuple[str, Row]]]:
-    """The rows in order, cut anywhere."""
+    """The rows in order, divided at random."""
     batches: list[list[tuple[str, Row]]] = []
     left = list(rows)
     while left:
@@ -91,7 +91,7 @@ def random_batches(rng: random.Random, rows: Sequence[tuple[str, Row]]) -> list[
     return batches
 
 
-def moments(
+def rows_after_batches(
     case: Case | RichCase, batches: Sequence[Sequence[tuple[str, Row]]]
 ) -> list[dict[str, list[Row]]]:
     """All rows seen after each batch, by stream."""
@@ -111,7 +111,7 @@ def examine(seed: int, kind: str) -> Outcome:
         return Outcome(seed, False)
     assert verdict.plan is not None and verdict.state.entries is not None
     batches = random_batches(rng, random_rows(rng, case, ROWS, nulls=rng.choice([0.0, 0.1])))
-    truth = answers(case.sql, case.catalog, moments(case, batches))
+    truth = answers(case.sql, case.catalog, rows_after_batches(case, batches))
     try:
         # Half of the cases divide their synopses into chunks, however small they are.
         policy = ChunkPolicy(min_entries=0, values_per_chunk=rng.choice([1, 2, 3])) if seed % 2 else None
@@ -121,7 +121,7 @@ def examine(seed: int, kind: str) -> Outcome:
             found = Counter({normalise(row): n for row, n in local.answer().items()})
             if found != expected:
                 return Outcome(
-                    seed, True, True, f"after batch {i}: {found} emitted, {expected} in truth\n{case.sql}"
+                    seed, True, True, f"after batch {i}: {found} emitted, {expected} expected\n{case.sql}"
                 )
             if local.entries > verdict.state.entries:
                 kept = f"{local.entries} entries kept, {verdict.state.entries} promised"
@@ -136,7 +136,7 @@ def _examine(task: tuple[int, str]) -> Outcome:
 
 
 def examine_many(kind: str, cases: int, first: int, processes: int) -> Iterable[Outcome]:
-    """Outcomes until so many bounded queries were seen."""
+    """Examine seeds until so many queries were bounded."""
     bounded, seed = 0, first
     with ProcessPoolExecutor(processes) as pool:
         while bounded < cases:
@@ -149,7 +149,7 @@ def examine_many(kind: str, cases: int, first: int, processes: int) -> Iterable[
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="executor_campaign", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", type=int, default=2_000, help="bounded queries of each kind")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=2)

@@ -1,9 +1,10 @@
-"""Random bounded queries through Spark: after every micro-batch the answer must be DuckDB's.
+"""Random bounded queries on Spark, compared with DuckDB after every micro-batch.
 
     python -m tests.campaigns.exact_on_spark --cases 60
 
-Random streams are cut into random batches, one file a stream and batch, and read with one file a
-micro-batch.  What was emitted so far (of groups the latest) is compared after each.
+Random streams are divided into random batches, one file for each stream and batch, and read one file per
+micro-batch. After each, the emitted rows (the latest of each group) must be DuckDB's answer on all rows so
+far.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from millpond.spark.engines import choose_engine
 from millpond.spark.job import Job
 from millpond.spark.sources.opened import OpenSource
 from millpond.spark.sources.schema import spark_schema
-from tests.campaigns.exact_engine import moments, random_batches
+from tests.campaigns.exact_engine import random_batches, rows_after_batches
 from tests.support.generate import Case, RichCase, Row, random_case, random_rich_case, random_rows
 from tests.support.local import arrow_table
 from tests.support.oracle import answers, normalise
@@ -77,7 +78,7 @@ class Collected:
 
 
 def write_batches(folder: Path, query: Query, batches: Sequence[Sequence[tuple[str, Row]]]) -> None:
-    """One file a stream and batch, empty ones too, in the order of their times."""
+    """Write one file for each stream and batch, also empty ones, with modification times in this order."""
     for name, table in query.tables.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         for i, batch in enumerate(batches):
@@ -111,9 +112,9 @@ def run_query(spark: SparkSession, verdict: Verdict, folder: Path) -> Collected:
 def examine(
     spark: SparkSession, seed: int, case: Case | RichCase, verdict: Verdict, rng: random.Random
 ) -> str | None:
-    """What is wrong with the answers to a bounded query, if anything."""
+    """Return what is wrong with the answers to a bounded query, or None."""
     batches = random_batches(rng, random_rows(rng, case, ROWS, nulls=rng.choice([0.0, 0.1])))
-    truth = answers(case.sql, case.catalog, moments(case, batches))
+    truth = answers(case.sql, case.catalog, rows_after_batches(case, batches))
     with tempfile.TemporaryDirectory() as name:
         write_batches(Path(name), verdict.query, batches)
         found = run_query(spark, verdict, Path(name))
@@ -121,7 +122,7 @@ def examine(
         return f"seed {seed}: {len(found.answers)} batches of {len(truth)}\n{case.sql}"
     for i, (mine, theirs) in enumerate(zip(found.answers, truth, strict=True)):
         if mine != theirs:
-            return f"seed {seed}, batch {i}: {mine} emitted, {theirs} in truth\n{case.sql}"
+            return f"seed {seed}, batch {i}: {mine} emitted, {theirs} expected\n{case.sql}"
     assert verdict.state.entries is not None
     if max(found.entries) > verdict.state.entries:
         return f"seed {seed}: {max(found.entries)} entries, {verdict.state.entries} promised\n{case.sql}"
@@ -139,7 +140,7 @@ def bounded_case(seed: int) -> tuple[Case | RichCase, Verdict, random.Random] | 
 def main(argv: list[str] | None = None) -> int:
     from millpond.spark.session import make_session
 
-    parser = argparse.ArgumentParser(prog="campaign", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)
@@ -155,7 +156,7 @@ def main(argv: list[str] | None = None) -> int:
             if problem:
                 print(problem, flush=True)
         seed += 1
-    print(f"{done} bounded queries through Spark in {time.monotonic() - started:.0f} s: {problems} problems")
+    print(f"{done} bounded queries on Spark in {time.monotonic() - started:.0f} s: {problems} problems")
     return 1 if problems else 0
 
 

@@ -1,13 +1,13 @@
-"""Runs that are killed and go on: the output must be the batch answer, no row lost or doubled.
+"""Runs that are killed and restarted: no row of the output is lost or written twice.
 
-Under a budget it must be the output of the same run undisturbed.
+The output must be the answer of a batch query; on a budget, the output of a run that is not killed.
 
     python -m tests.campaigns.faults_on_spark driver --kills 20
     python -m tests.campaigns.faults_on_spark worker --kills 2
 
-``driver`` kills the whole run, Python and JVM, with SIGKILL at random moments and starts it again from
-its checkpoint.  ``worker`` runs on a standalone cluster of two workers on this machine and kills one of
-them, with its executors, in mid-run; another takes its place.  The output is Parquet, compared by DuckDB.
+``driver`` kills the whole run, Python and JVM, with SIGKILL at random times and restarts it from its
+checkpoint. ``worker`` runs on a standalone cluster of two workers on this machine and kills one of them,
+with its executors, during the run; the other takes over.  The output is Parquet and is compared by DuckDB.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ QUERIES = {
 }
 
 
-# What is kept where the query needs a budget.
+# The budget of the query that needs one, in tuples.
 MEMORY = 40
 
 
 def write_input(folder: Path, files: int, rows: int, seed: int) -> Path:
-    """Streams of small JSON files, and nothing else yet."""
+    """Write the streams as small JSON files."""
     rng = random.Random(seed)
     for name, columns in STREAMS.items():
         (folder / name).mkdir(parents=True)
@@ -67,21 +67,21 @@ def write_query(folder: Path, kind: str) -> Path:
     return path
 
 
-def command(query: Path, output: Path, master: str | None) -> list[str]:
+def make_command(query: Path, output: Path, master: str | None) -> list[str]:
     words = [sys.executable, "-m", "millpond.cli", "run", str(query), "--once", "--output", str(output)]
     words += ["--format", "parquet", "--metrics", f"{output}.metrics"]
     words += ["--memory", str(MEMORY)] if query.stem == "budget" else []
     return words + (["--master", master] if master else [])
 
 
-def difference(folder: Path, kind: str, output: Path) -> int:
-    """Rows of the output that are not in the batch answer, and the other way round."""
+def count_differences(folder: Path, kind: str, output: Path) -> int:
+    """Count the rows of the output that are not in the batch answer, and vice versa."""
     connection = duckdb.connect()
     for name in STREAMS:
         connection.execute(f"CREATE VIEW {name} AS FROM read_json('{folder}/{name}/*.json')")
     truth = QUERIES[kind]
     if kind == "budget":
-        truth = f"FROM read_parquet('{undisturbed(folder)}/part-*.parquet')"
+        truth = f"FROM read_parquet('{run_undisturbed(folder)}/part-*.parquet')"
     found = f"FROM read_parquet('{output}/part-*.parquet')"
     if kind == "groups":
         found = f"SELECT A, n, t {found} QUALIFY _revision = max(_revision) OVER (PARTITION BY A)"
@@ -94,17 +94,17 @@ def difference(folder: Path, kind: str, output: Path) -> int:
     return int(wrong)
 
 
-def undisturbed(folder: Path) -> Path:
-    """The output of a run of the budget's query that nothing happens to."""
+def run_undisturbed(folder: Path) -> Path:
+    """Run the query on a budget without killing it; return its output."""
     query, output = write_query(folder, "budget"), folder / "out-undisturbed"
-    subprocess.run(command(query, output, None), check=True, capture_output=True)
+    subprocess.run(make_command(query, output, None), check=True, capture_output=True)
     held = [json.loads(line)["state_entries"] for line in Path(f"{output}.metrics").read_text().splitlines()]
     if max(held) > MEMORY:
         raise SystemExit(f"{max(held)} tuples held under a budget of {MEMORY}")
     return output
 
 
-def batches_done(output: Path) -> int:
+def count_batches(output: Path) -> int:
     metrics = Path(f"{output}.metrics")
     return len(metrics.read_text(encoding="utf-8").splitlines()) if metrics.exists() else 0
 
@@ -113,21 +113,21 @@ def batches_done(output: Path) -> int:
 
 
 def kill_driver(folder: Path, kind: str, kills: int, rng: random.Random) -> None:
-    """Start the run until it ends by itself; kill it as often as wanted before."""
+    """Kill the run so many times, restart it each time, and let it end."""
     query, output = write_query(folder, kind), folder / f"out-{kind}"
     killed = 0
     while True:
-        before = batches_done(output)
+        before = count_batches(output)
         run = subprocess.Popen(
-            command(query, output, None), stderr=subprocess.PIPE, text=True, start_new_session=True
+            make_command(query, output, None), stderr=subprocess.PIPE, text=True, start_new_session=True
         )
         if killed < kills:
-            _let_it_work(run, output, before, rng)
+            _wait_at_random(run, output, before, rng)
         if killed < kills and run.poll() is None:
             os.killpg(run.pid, signal.SIGKILL)
             run.wait()
             killed += 1
-            print(f"  {kind}: kill {killed} after batch {batches_done(output)}", flush=True)
+            print(f"  {kind}: kill {killed} after batch {count_batches(output)}", flush=True)
             continue
         _, complaint = run.communicate()
         if run.returncode != 0:
@@ -137,12 +137,12 @@ def kill_driver(folder: Path, kind: str, kills: int, rng: random.Random) -> None
         return
 
 
-def _let_it_work(run: subprocess.Popen[str], output: Path, before: int, rng: random.Random) -> None:
-    """Wait for a moment that may be anywhere: while it starts, or some batches after that."""
+def _wait_at_random(run: subprocess.Popen[str], output: Path, before: int, rng: random.Random) -> None:
+    """Wait for a random time: while the run starts, or for some batches after that."""
     if rng.random() < 0.15:
         time.sleep(rng.uniform(0.5, 6))
         return
-    while run.poll() is None and batches_done(output) <= before:
+    while run.poll() is None and count_batches(output) <= before:
         time.sleep(0.05)
     time.sleep(rng.uniform(0, 2.5))
 
@@ -214,18 +214,18 @@ def start_worker(start, url: str, folder: Path) -> None:  # type: ignore[no-unty
 
 
 def kill_worker(folder: Path, kind: str, rng: random.Random) -> None:
-    """Run on the cluster; when some batches are done, kill a worker, and see the run go on to its end."""
+    """Run on the cluster, kill a worker after some batches, and wait until the run ends."""
     query, output = write_query(folder, kind), folder / f"out-{kind}"
     with cluster(folder) as (url, workers):
         run = subprocess.Popen(
-            command(query, output, url), stderr=subprocess.PIPE, text=True, start_new_session=True
+            make_command(query, output, url), stderr=subprocess.PIPE, text=True, start_new_session=True
         )
-        while run.poll() is None and batches_done(output) < 3:
+        while run.poll() is None and count_batches(output) < 3:
             time.sleep(0.1)
         time.sleep(rng.uniform(0, 1))
         if run.poll() is not None:
             raise SystemExit(f"the run ended too early: {run.communicate()[1]}")
-        at = batches_done(output)
+        at = count_batches(output)
         victim = rng.choice(workers)
         os.killpg(victim.pid, signal.SIGKILL)
         victim.wait()
@@ -233,7 +233,7 @@ def kill_worker(folder: Path, kind: str, rng: random.Random) -> None:
         _, complaint = run.communicate()
         if run.returncode != 0:
             raise SystemExit(f"the run failed with {run.returncode}: {complaint}")
-        print(f"  {kind}: the run went on to batch {batches_done(output)}", flush=True)
+        print(f"  {kind}: the run went on to batch {count_batches(output)}", flush=True)
 
 
 def _free_port() -> int:
@@ -252,7 +252,7 @@ def _wait_for(port: int) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="faults", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("victim", choices=("driver", "worker"))
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--kind", choices=sorted(QUERIES), action="append")
@@ -271,7 +271,7 @@ def main(argv: list[str] | None = None) -> int:
                 kill_driver(folder, kind, share, rng)
             else:
                 kill_worker(folder, kind, rng)
-            wrong += difference(folder, kind, folder / f"out-{kind}")
+            wrong += count_differences(folder, kind, folder / f"out-{kind}")
     return 1 if wrong else 0
 
 

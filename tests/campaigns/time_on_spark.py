@@ -1,10 +1,10 @@
-"""Random queries in time through Spark, their files out of order: the answer must be DuckDB's.
+"""Random queries with application time on Spark, with rows out of order, compared with DuckDB.
 
     python -m tests.campaigns.time_on_spark --cases 40
 
-Rows come up to a few seconds after later ones, as the streams' watermarks allow, and are cut into files
-anywhere, also within a moment.  After every micro-batch the answer is that on all rows of moments that
-every stream has moved past; after the end of the input it is that on all rows.
+Rows arrive late by up to a few seconds, as the watermarks of the streams allow; rows with equal timestamps
+may be in different files.  After every micro-batch, the answer must be DuckDB's on all rows before the
+watermark; after the end of the input, on all rows.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ ROWS = 24
 Rows = Sequence[tuple[str, TimeRow]]
 
 
-def out_of_order(rng: random.Random, case: TimeCase, rows: Rows, seconds: int) -> list[tuple[str, TimeRow]]:
-    """The rows in the order of their arrival, none later than so many seconds."""
+def order_by_arrival(
+    rng: random.Random, case: TimeCase, rows: Rows, seconds: int
+) -> list[tuple[str, TimeRow]]:
+    """The rows in a random order of arrival, late by at most so many seconds."""
 
     def arrival(row: tuple[str, TimeRow]) -> Any:
         return row[1][case.times[row[0]]] + timedelta(seconds=rng.uniform(0, seconds))
@@ -54,8 +56,8 @@ def out_of_order(rng: random.Random, case: TimeCase, rows: Rows, seconds: int) -
     return sorted(rows, key=arrival) if seconds else list(rows)
 
 
-def with_watermarks(query: Query, seconds: int) -> Query:
-    """The query over streams whose rows may be late."""
+def add_watermarks(query: Query, seconds: int) -> Query:
+    """The query over streams whose rows may be late by so many seconds."""
 
     def delayed(table: Table) -> Table:
         return replace(table, properties={"watermark": f"{seconds} seconds"})
@@ -74,7 +76,7 @@ def with_watermarks(query: Query, seconds: int) -> Query:
 
 
 def write_files(folder: Path, query: Query, batches: Sequence[Rows]) -> None:
-    """One file a stream and batch, in the order of their times; timestamps in UTC."""
+    """Write one file for each stream and batch, with modification times in this order; timestamps in UTC."""
     for name, table in query.tables.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         for i, batch in enumerate(batches):
@@ -87,7 +89,7 @@ def write_files(folder: Path, query: Query, batches: Sequence[Rows]) -> None:
 
 
 def run_query(spark: SparkSession, verdict: Verdict, folder: Path) -> Collected:
-    """All files, one a stream and micro-batch, and then the end of the input."""
+    """Run the query on all files, one per stream and micro-batch, and then on the end of the input."""
     query = verdict.query
     assert verdict.timed is not None
     sources = {
@@ -110,8 +112,10 @@ def run_query(spark: SparkSession, verdict: Verdict, folder: Path) -> Collected:
     return collected
 
 
-def known_moments(case: TimeCase, batches: Sequence[Rows], seconds: int) -> list[dict[str, list[TimeRow]]]:
-    """After each batch the rows of moments that every stream has moved past; then all rows."""
+def rows_before_watermark(
+    case: TimeCase, batches: Sequence[Rows], seconds: int
+) -> list[dict[str, list[TimeRow]]]:
+    """After each batch, the rows before the watermark; at the end, all rows."""
     seen: list[tuple[str, TimeRow]] = []
     out = []
     for batch in batches:
@@ -131,25 +135,25 @@ def known_moments(case: TimeCase, batches: Sequence[Rows], seconds: int) -> list
 
 
 def examine(spark: SparkSession, seed: int) -> tuple[bool, str | None]:
-    """Whether the seed's query is bounded in time, and what is wrong with its answers."""
+    """Return whether the query of the seed runs on the timed engine, and what is wrong with its answers."""
     rng = random.Random(seed)
     case = random_time_case(rng)
     seconds = rng.choice([0, 2, 5])
-    verdict = decide(with_watermarks(parse(case.sql)[0], seconds))
+    verdict = decide(add_watermarks(parse(case.sql)[0], seconds))
     if verdict.outcome != BOUNDED or verdict.timed is None:
         return False, None
     rows = list(random_time_rows(rng, case, ROWS, nulls=rng.choice([0.0, 0.1])))
-    batches = random_batches(rng, out_of_order(rng, case, rows, seconds))
-    truth = answers(case.sql, case.catalog, known_moments(case, batches, seconds))
+    batches = random_batches(rng, order_by_arrival(rng, case, rows, seconds))
+    truth = answers(case.sql, case.catalog, rows_before_watermark(case, batches, seconds))
     with tempfile.TemporaryDirectory() as name:
         write_files(Path(name), verdict.query, batches)
         found = run_query(spark, verdict, Path(name))
     if found.answers[-1] != truth[-1]:
-        return True, f"seed {seed}, at the end: {found.answers[-1]} emitted, {truth[-1]} in truth\n{case.sql}"
+        return True, f"seed {seed}, at the end: {found.answers[-1]} emitted, {truth[-1]} expected\n{case.sql}"
     ends = any(not isinstance(right, str) for _, _, right in case.time_atoms)
     for i, (mine, theirs) in enumerate(zip(found.answers, truth, strict=False)):
-        if mine != theirs and not ends:  # a stream that ends is not waited for
-            return True, f"seed {seed}, batch {i}: {mine} emitted, {theirs} in truth\n{case.sql}"
+        if mine != theirs and not ends:  # the watermark does not wait for a stream that ends
+            return True, f"seed {seed}, batch {i}: {mine} emitted, {theirs} expected\n{case.sql}"
     bound = verdict.state.entries
     if bound is not None and max(found.entries) > bound:
         return True, f"seed {seed}: {max(found.entries)} entries, {bound} promised\n{case.sql}"
@@ -159,7 +163,7 @@ def examine(spark: SparkSession, seed: int) -> tuple[bool, str | None]:
 def main(argv: list[str] | None = None) -> int:
     from millpond.spark.session import make_session
 
-    parser = argparse.ArgumentParser(prog="time_campaign", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)
@@ -175,7 +179,7 @@ def main(argv: list[str] | None = None) -> int:
         if problem:
             print(problem, flush=True)
         seed += 1
-    print(f"{done} queries in time through Spark in {time.monotonic() - started:.0f} s: {problems} problems")
+    print(f"{done} queries on Spark in {time.monotonic() - started:.0f} s: {problems} problems")
     return 1 if problems else 0
 
 

@@ -1,9 +1,9 @@
-"""One random query examined from all sides; the suite runs some, a script runs many.
+"""Random queries without application time: verdicts, witnesses and synopses.
 
     python -m tests.campaigns.verdicts --cases 20000
 
-examines queries against the definition, every unbounded verdict's certificate and every bounded
-verdict's synopsis against DuckDB, and prints a table of what was seen.
+Compares each verdict with the definition, each witness with DuckDB, and the answers from the synopses of
+each bounded query with DuckDB after every row.  Prints a table of the verdicts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WITNESS_ROWS = 6
 
 @dataclass(frozen=True)
 class Finding:
-    """What was seen of one query; ``problems`` is empty where everything agrees."""
+    """The result of examining one query; ``problems`` is empty if everything agrees."""
 
     seed: int
     outcome: str
@@ -43,7 +43,7 @@ class Finding:
 
 
 def examine_plain(seed: int) -> Finding:
-    """A conjunctive query over integers: definition, certificate and synopsis."""
+    """Examine a conjunctive query over integers: definition, witness and synopsis."""
     rng = random.Random(seed)
     case = random_case(rng)
     verdict = check_query(parse(case.sql)[0])
@@ -55,13 +55,13 @@ def examine_plain(seed: int) -> Finding:
 
 
 def examine_rich(seed: int) -> Finding:
-    """Any query of the language: certificate and synopsis."""
+    """Examine any query of the language: witness and synopsis."""
     rng = random.Random(seed)
     return examine(random_rich_case(rng), seed, rng)
 
 
 def examine(case: RichCase, seed: int, rng: random.Random | None = None) -> Finding:
-    """A given query: certificate and synopsis, on rows that the seed makes."""
+    """Examine a given query: witness and synopsis, on random rows."""
     verdict = check_query(parse(case.sql)[0])
     return _examine(seed, rng or random.Random(seed), case, verdict, "", [])
 
@@ -83,8 +83,8 @@ def _examine(
         problem, results = run_synopsis(rng, case, verdict)
         problems += [problem] if problem else []
     tables = [o.table.name for o in verdict.query.selects[0].occurrences]
-    told = tuple(f"seed {seed}: {p}\n{case.sql}" for p in problems)
-    return Finding(seed, verdict.outcome, expected, len(set(tables)) < len(tables), results, told)
+    described = tuple(f"seed {seed}: {p}\n{case.sql}" for p in problems)
+    return Finding(seed, verdict.outcome, expected, len(set(tables)) < len(tables), results, described)
 
 
 def run_synopsis(rng: random.Random, case: Case | RichCase, verdict: Verdict) -> tuple[str | None, bool]:
@@ -92,37 +92,37 @@ def run_synopsis(rng: random.Random, case: Case | RichCase, verdict: Verdict) ->
     assert verdict.plan is not None and verdict.state.entries is not None
     naive = Naive(verdict.plan)
     seen: dict[str, list[Row]] = {name: [] for name in case.catalog}
-    moments, kept = [], []
+    seen_after, kept = [], []
     for stream, row in random_rows(rng, case, ROWS, nulls=rng.choice([0.0, 0.1])):
         seen = {name: [*rows, row] if name == stream else rows for name, rows in seen.items()}
-        moments.append(seen)
+        seen_after.append(seen)
         naive.add(stream, row)
         kept.append(Counter({normalise(r): n for r, n in naive.answer().items()}))
         if naive.entries() > verdict.state.entries:
             return f"{naive.entries()} entries held, {verdict.state.entries} promised", False
-    truth = answers(case.sql, case.catalog, moments)
+    truth = answers(case.sql, case.catalog, seen_after)
     for i, (mine, theirs) in enumerate(zip(kept, truth, strict=True)):
         if mine != theirs:
-            return f"after row {i + 1}: {mine} from the synopsis, {theirs} in truth", False
+            return f"after row {i + 1}: {mine} from the synopsis, {theirs} expected", False
     return None, bool(truth and truth[-1])
 
 
 def examine_many(kind: str, seeds: Iterable[int], processes: int) -> Iterable[Finding]:
-    look = {"plain": examine_plain, "rich": examine_rich}[kind]
+    examine_seed = {"plain": examine_plain, "rich": examine_rich}[kind]
     with ProcessPoolExecutor(processes) as pool:
-        yield from pool.map(partial(_guarded, look), seeds, chunksize=50)
+        yield from pool.map(partial(_examine_safely, examine_seed), seeds, chunksize=50)
 
 
-def _guarded(look: Callable[[int], Finding], seed: int) -> Finding:
-    """A crash is a finding too."""
+def _examine_safely(examine_seed: Callable[[int], Finding], seed: int) -> Finding:
+    """Examine a seed; an exception becomes a problem of the finding."""
     try:
-        return look(seed)
+        return examine_seed(seed)
     except Exception as error:
         return Finding(seed, "crash", "", False, False, (f"seed {seed}: {type(error).__name__}: {error}",))
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="campaign", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=2)
@@ -142,8 +142,8 @@ def main(argv: list[str] | None = None) -> int:
                 print(problem)
         print(f"{kind}: {options.cases} queries in {time.monotonic() - started:.0f} s")
         for (join, expected, outcome), count in sorted(counts.items()):
-            told = f"definition: {expected:9}  " if expected else ""
-            print(f"  {count:7}  {told}checker: {outcome:12} {join}")
+            definition_text = f"definition: {expected:9}  " if expected else ""
+            print(f"  {count:7}  {definition_text}checker: {outcome:12} {join}")
         print(f"  {results} of the bounded ones had results to compare at the end")
     print(f"{failed} problems")
     return 1 if failed else 0

@@ -19,7 +19,7 @@ from millpond.analysis.verdict import UNDETERMINED
 from millpond.frontend.parse import parse
 from millpond.query.parts import split_into_parts
 from millpond.query.time_order import is_timed
-from tests.campaigns.application_time import examine, whole_moments
+from tests.campaigns.application_time import align_batches, examine
 from tests.support.oracle import normalise
 from tests.support.time_generate import TimeCase, TimeRow, random_time_case, random_time_rows
 from tests.support.timed_local import TimedLocal, micros
@@ -94,8 +94,8 @@ def cuts(rng: random.Random, case: TimeCase, rows: list[tuple[str, TimeRow]]) ->
         left = left[size:]
     return [
         [rows],
-        whole_moments([[row] for row in rows], case),
-        whole_moments(chance, case),
+        align_batches([[row] for row in rows], case),
+        align_batches(chance, case),
         [rng.sample(rows, len(rows))],
     ]
 
