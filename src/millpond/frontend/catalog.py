@@ -1,4 +1,4 @@
-"""sqlglot's CREATE → tables."""
+"""Reads tables from CREATE statements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlglot import exp
 from millpond.errors import SqlError, SqlNameError, SqlTypeError, one_line
 from millpond.frontend.conditions import read_row_condition
 from millpond.frontend.expressions import Reader
-from millpond.frontend.refusals import accept_only, refuse
+from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.scope import Scope, list_names, read_name, read_table_name
 from millpond.frontend.statement import Statement
 from millpond.query.durations import parse_duration
@@ -25,7 +25,7 @@ _FORM = "write CREATE [STREAMING] TABLE name (column type, …) USING format OPT
 
 @dataclass
 class _Clauses:
-    """What stands after the columns; settings keep the node of their value for messages."""
+    """The clauses after the columns; ``values`` are the nodes of the properties, for messages."""
 
     streaming: bool = False
     format: str | None = None
@@ -39,24 +39,24 @@ def read_table(statement: Statement) -> Table:
     tree = statement.tree
     if not isinstance(tree, exp.Create):
         raise SqlError(
-            "this CREATE statement is not understood",
+            "this CREATE statement is not supported",
             statement.token_at(0),
-            f"{_FORM}; a dotted format goes in `…`",
+            f"{_FORM}; put a format with dots in `…`",
         )
     if tree.args.get("kind") != "TABLE":
         construct = " ".join(
             statement.word(i) for i in range(min(3, len(statement.tokens))) if i not in statement.leaves
         )
-        raise SqlError(f"{one_line(construct)} is outside the language", statement.token_at(0), _FORM)
+        raise SqlError(f"{one_line(construct)} is not supported", statement.token_at(0), _FORM)
     if tree.args.get("expression"):
-        message = "CREATE TABLE AS SELECT is outside the language"
+        message = "CREATE TABLE AS SELECT is not supported"
         raise SqlError(
             message, statement.keyword_at(tree, "AS"), "list the columns, and write the SELECT on its own"
         )
     accept_only(statement, tree, "this", "kind", "exists", "properties")
     clauses = _read_clauses(statement, tree.args.get("properties"))
     if not isinstance(tree.this, exp.Schema):
-        raise SqlError("CREATE TABLE without columns is outside the language", statement.at(tree.this), _FORM)
+        raise SqlError("CREATE TABLE without columns is not supported", statement.at(tree.this), _FORM)
     accept_only(statement, tree.this, "this", "expressions")
     name = read_table_name(statement, tree.this.this)
     columns, checks = _read_columns(statement, tree.this)
@@ -71,8 +71,8 @@ def read_table(statement: Statement) -> Table:
 def _read_check(reader: Reader, node: exp.Expr) -> Condition:
     interval = node.find(exp.Interval)
     if interval is not None:
-        message = "INTERVAL is outside the language in a CHECK"
-        raise SqlError(message, reader.statement.at(interval), "put the condition in WHERE")
+        message = "INTERVAL is not supported in CHECK"
+        raise SqlError(message, reader.statement.at(interval))
     return read_row_condition(reader, node)
 
 
@@ -93,7 +93,7 @@ def _read_columns(statement: Statement, schema: exp.Schema) -> tuple[tuple[Colum
             raise SqlError(
                 f"the type of {statement.excerpt(each)} is missing",
                 statement.at(each),
-                f"types: {TYPE_NAMES}",
+                f"the types are {TYPE_NAMES}",
             )
         elif isinstance(each, exp.Constraint):
             accept_only(statement, each, "this", "expressions")
@@ -116,7 +116,7 @@ def _read_column(statement: Statement, node: exp.ColumnDef, checks: list[exp.Exp
 
 
 def _read_constraint(statement: Statement, node: exp.Expr, checks: list[exp.Expr]) -> bool:
-    """Collect a CHECK; the answer is whether NULL stays allowed."""
+    """Add a CHECK to the list; return whether the constraint allows NULL."""
     if isinstance(node, exp.CheckColumnConstraint):
         accept_only(statement, node, "this")
         checks.append(node.this)
@@ -124,7 +124,7 @@ def _read_constraint(statement: Statement, node: exp.Expr, checks: list[exp.Expr
         accept_only(statement, node, "allow_null")
         return bool(node.args.get("allow_null"))
     elif not isinstance(node, exp.CommentColumnConstraint):
-        raise refuse(statement, node)
+        raise unsupported_error(statement, node)
     return True
 
 
@@ -142,7 +142,7 @@ def _read_type(statement: Statement, node: exp.ColumnDef) -> SqlType:
         fits = 0 <= scale <= precision <= MAX_PRECISION and precision > 0
         if len(kind.expressions) > 2 or len(numbers) != len(kind.expressions) or not fits:
             remedy = "write DECIMAL(p, s) with 0 <= s <= p <= 38 and p >= 1"
-            raise SqlTypeError(f"this {one_line(word)} is not a type", place, remedy)
+            raise SqlTypeError(f"{one_line(word)} with these parameters is not a type", place, remedy)
         return decimal(precision, scale)
     if kind.this in (exp.DType.VARCHAR, exp.DType.CHAR):
         if len(numbers) != 1 or len(kind.expressions) != 1:
@@ -150,7 +150,7 @@ def _read_type(statement: Statement, node: exp.ColumnDef) -> SqlType:
         return STRING
     if kind.this not in _TYPES:
         remedy = "write TIMESTAMP" if word.startswith("TIMESTAMP") else f"the types are {TYPE_NAMES}"
-        raise SqlTypeError(f"the type {one_line(word, 40)} is outside the language", place, remedy)
+        raise SqlTypeError(f"the type {one_line(word, 40)} is not supported", place, remedy)
     if kind.expressions:
         raise SqlTypeError(f"{one_line(word)} takes no parameters", place, f"write {_TYPES[kind.this]}")
     return _TYPES[kind.this]
@@ -176,15 +176,15 @@ def _read_clauses(statement: Statement, node: exp.Expr | None) -> _Clauses:
             key = _read_setting(statement, each, clauses.properties)
             clauses.values[key] = each.args["value"]
         elif not isinstance(each, exp.SchemaCommentProperty):
-            raise refuse(statement, each)
+            raise unsupported_error(statement, each)
     if clauses.options and not clauses.format:
         place = statement.keyword_at(statement.tree, "OPTIONS")
-        raise SqlError("OPTIONS without USING", place, "name the format: USING json OPTIONS (…)")
+        raise SqlError("OPTIONS without USING", place, "name the format, as in USING json OPTIONS (…)")
     return clauses
 
 
 def _read_setting(statement: Statement, node: exp.Expr, settings: dict[str, str]) -> str:
-    """Add a pair of OPTIONS or TBLPROPERTIES; ``time``, ``watermark`` and ``idle`` are ours, in any case."""
+    """Add a pair of OPTIONS or TBLPROPERTIES; ``time``, ``watermark`` and ``idle`` ignore case."""
     accept_only(statement, node, "this", "value")
     key, value = _read_key(statement, node.this), node.args["value"]
     key = key.lower() if key.lower() in ("time", "watermark", "idle") else key
@@ -194,7 +194,7 @@ def _read_setting(statement: Statement, node: exp.Expr, settings: dict[str, str]
     inner = value.this if sign else value
     if not isinstance(inner, exp.Literal | exp.Boolean) or (sign and inner.is_string):
         raise SqlError(
-            f"the value of {one_line(key, 40)} is no constant", statement.at(node), "write it in quotes"
+            f"the value of {one_line(key, 40)} is not a constant", statement.at(node), "write it in quotes"
         )
     settings[key] = str(inner.this).lower() if isinstance(inner, exp.Boolean) else sign + inner.name
     return key
@@ -219,7 +219,7 @@ def _find_time_column(statement: Statement, table: Table, clauses: _Clauses) -> 
     if len(candidates) > 1:
         names = " or ".join(one_line(each, 40) for each in candidates)
         message = f"stream {one_line(table.name)} has {len(candidates)} TIMESTAMP columns"
-        remedy = f"say which is application time: TBLPROPERTIES ('time' = '…') with {names}"
+        remedy = f"name the application time with TBLPROPERTIES ('time' = '…'): {names}"
         raise SqlError(message, statement.at(statement.tree.this.this), remedy)
     return candidates[0] if candidates else None
 
@@ -233,25 +233,25 @@ def _find_named_time(statement: Statement, table: Table, clauses: _Clauses) -> s
                 raise SqlTypeError(message, place, "name a TIMESTAMP column")
             return column.name
     known = list_names(wanted, (column.name for column in table.columns))
-    raise SqlNameError(f"no column {one_line(wanted)}", place, f"there is {known}")
+    raise SqlNameError(f"there is no column {one_line(wanted)}", place, f"the columns are {known}")
 
 
 def _check_durations(statement: Statement, table: Table, clauses: _Clauses) -> None:
-    """``watermark`` and ``idle`` are lengths of time, of a stream that has a time."""
+    """``watermark`` and ``idle`` are durations, and need a stream with application time."""
     for key in ("watermark", "idle"):
         if key not in clauses.values:
             continue
         _require_stream(statement, table, clauses.values, key)
         length, place = clauses.properties[key], statement.at(clauses.values[key])
         if table.time is None:
-            message = f"stream {one_line(table.name)} has '{key}' and no TIMESTAMP column"
+            message = f"stream {one_line(table.name)} has '{key}' but no TIMESTAMP column"
             raise SqlError(message, place, f"declare a TIMESTAMP column, or leave '{key}' out")
         if parse_duration(length) is None:
-            message = f"'{key}' = '{one_line(length, 40)}' is not a length of time"
-            raise SqlError(message, place, "write it as '10 seconds' or '5 minutes'")
+            message = f"'{key}' = '{one_line(length, 40)}' is not a duration"
+            raise SqlError(message, place, "write '10 seconds' or '5 minutes'")
 
 
 def _require_stream(statement: Statement, table: Table, values: Mapping[str, exp.Expr], key: str) -> None:
     if not table.streaming:
-        message = f"'{key}' is a property of streams, and this is a static relation"
+        message = f"'{key}' is a property of streams, but this is a static relation"
         raise SqlError(message, statement.at(values[key]), "leave it out, or write CREATE STREAMING TABLE")

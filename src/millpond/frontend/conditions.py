@@ -1,6 +1,6 @@
-"""sqlglot's nodes → conditions: typed comparisons joined by AND, OR and NOT.
+"""Reads conditions from sqlglot's nodes: typed comparisons connected by AND, OR and NOT.
 
-A condition on rows (WHERE, ON, CHECK) compares columns, columns shifted by a constant, and constants; a
+A condition on rows (WHERE, ON, CHECK) compares columns, columns plus a constant, and constants; a
 condition on groups (HAVING) compares any expressions over aggregates and group columns.
 """
 
@@ -45,7 +45,7 @@ _OPS: dict[type[exp.Expr], Op] = {
 
 @dataclass(frozen=True)
 class _Reading:
-    """A reader, and how it reads a side: as of a condition on rows or on groups."""
+    """A reader, and its function for a side of a comparison: on rows or on groups."""
 
     reader: Reader
     side: Callable[[Reader, exp.Expr], Side]
@@ -62,7 +62,7 @@ def read_group_condition(reader: Reader, node: exp.Expr) -> Condition:
 
 
 def conjunction(conditions: Iterable[Condition]) -> Condition:
-    """All of them, flat; TRUE where there are none."""
+    """The conjunction of all conditions, flattened; TRUE if there are none."""
     return _connect(And, conditions)
 
 
@@ -88,7 +88,7 @@ def _read_condition(reading: _Reading, node: exp.Expr) -> Condition:
 
 
 def _operands(node: exp.Expr) -> list[exp.Expr]:
-    """The operands of a chain of the same connective, however long."""
+    """The operands of a chain of ANDs, or of ORs."""
     kind, operands = type(node), []
     pending = [node]
     while pending:
@@ -130,7 +130,7 @@ def _read_in(reading: _Reading, node: exp.In) -> Condition:
     accept_only(statement, node, "this", "expressions")
     operand = reading.side(reading.reader, node.this)
     if not node.expressions:
-        raise SqlError(f"{statement.excerpt(node)} IN names no value", statement.at(node), "write IN (1, 2)")
+        raise SqlError(f"{statement.excerpt(node)} IN has no values", statement.at(node), "write IN (1, 2)")
     values = [reading.side(reading.reader, each) for each in node.expressions]
     return _connect(Or, [_compare(reading.reader, operand, Op.EQ, value, node) for value in values])
 
@@ -139,8 +139,8 @@ def _read_is_null(reading: _Reading, node: exp.Is) -> Condition:
     statement = reading.reader.statement
     accept_only(statement, node, "this", "expression")
     if not isinstance(node.expression, exp.Null):
-        message = f"{statement.excerpt(node)} is outside the language"
-        raise SqlError(message, statement.at(node), f"write {statement.excerpt(node.this)} = …")
+        message = f"{statement.excerpt(node)} is not supported"
+        raise SqlError(message, statement.at(node))
     operand = reading.side(reading.reader, node.this).expression
     if isinstance(operand, Literal):
         return Truth(operand.value is None)
@@ -149,12 +149,12 @@ def _read_is_null(reading: _Reading, node: exp.Is) -> Condition:
         and isinstance(operand.left, Ref)
         and isinstance(operand.right, Literal)
     ):
-        operand = operand.left  # a column shifted by a constant is NULL where the column is
+        operand = operand.left  # a column plus a constant is NULL exactly if the column is
     return IsNull(operand, statement.slice(node), statement.at(node))
 
 
 def _read_boolean(reading: _Reading, node: exp.Expr) -> Condition:
-    """A boolean column or constant that is a condition by itself."""
+    """A boolean column or constant as a condition."""
     statement, side = reading.reader.statement, reading.side(reading.reader, node)
     expression = side.expression
     if isinstance(expression, Literal) and (expression.value is None or isinstance(expression.value, bool)):
@@ -173,7 +173,7 @@ def _read_boolean(reading: _Reading, node: exp.Expr) -> Condition:
 def _compare(reader: Reader, left: Side, op: Op, right: Side, node: exp.Expr) -> Condition:
     left, right = _read_string(reader, left, right), _read_string(reader, right, left)
     if left.type is None or right.type is None:
-        return Truth(None)  # compared with NULL
+        return Truth(None)  # a comparison with NULL
     if left.type.family is not right.type.family:
         raise _type_mismatch(reader, left, right)
     a, b = left.expression, right.expression
@@ -199,7 +199,7 @@ def _to_double(expression: Expr) -> Expr:
 
 
 def _read_string(reader: Reader, side: Side, other: Side) -> Side:
-    """A string constant next to a date or timestamp is one, if it reads as such."""
+    """A string constant that is compared with a date or timestamp becomes one."""
     literal = side.expression
     readers = {Family.DATE: literals.parse_date, Family.TIME: literals.parse_timestamp}
     if not isinstance(literal, Literal) or not isinstance(literal.value, str):
@@ -216,7 +216,7 @@ def _read_string(reader: Reader, side: Side, other: Side) -> Side:
 
 def _type_mismatch(reader: Reader, left: Side, right: Side) -> SqlTypeError:
     shown = [reader.statement.excerpt(side.node) for side in (left, right)]
-    message = f"{shown[0]} ({left.type}) does not compare with {shown[1]} ({right.type})"
+    message = f"{shown[0]} ({left.type}) cannot be compared with {shown[1]} ({right.type})"
     column, other = (right, left) if isinstance(left.expression, Literal) else (left, right)
     return SqlTypeError(message, reader.statement.at(left.node), _mismatch_remedy(column, other))
 
@@ -226,11 +226,21 @@ def _mismatch_remedy(column: Side, other: Side) -> str:
     value = other.expression.value if isinstance(other.expression, Literal) else None
     family = column.type.family
     if Family.TIME in (family, other.type.family):
-        return "a TIMESTAMP compares only with TIMESTAMP columns and constants (TIMESTAMP '…')"
-    if isinstance(value, str) and family in (Family.NUMBER, Family.BOOLEAN):
-        return f"write {one_line(value, 40) or 'the value'} without quotes"
+        return "compare it with a TIMESTAMP column or a constant TIMESTAMP '…'"
+    if isinstance(value, str) and _is_quoted(value, family):
+        return f"write {one_line(value, 40)} without quotes"
     if family is Family.DATE:
         return "write DATE '…'"
     if value is not None and family is Family.STRING:
         return f"write '{one_line(str(value), 40)}' in quotes"
-    return "compare columns of the same type"
+    return "compare values of the same type"
+
+
+def _is_quoted(text: str, family: Family) -> bool:
+    """The text of a string constant is a number, or a boolean."""
+    if family is Family.BOOLEAN:
+        return text.upper() in ("TRUE", "FALSE")
+    try:
+        return family is Family.NUMBER and bool(literals.parse_number(text.lstrip("+-")))
+    except ValueError:
+        return False

@@ -1,4 +1,4 @@
-"""sqlglot's nodes → constants."""
+"""Reads constants from sqlglot's nodes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from sqlglot import exp
 
 from millpond.errors import SqlError, SqlTypeError
 from millpond.frontend import literals
-from millpond.frontend.refusals import accept_only, refuse
+from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.statement import Statement
 from millpond.query.model import Expr, Literal
 from millpond.query.types import STRING, Family, SqlType
 
-_MOMENTS = {exp.DType.DATE: literals.parse_date, exp.DType.TIMESTAMPTZ: literals.parse_timestamp}
+_TIME_PARSERS = {exp.DType.DATE: literals.parse_date, exp.DType.TIMESTAMPTZ: literals.parse_timestamp}
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Bound:
 
 
 def read_constant(statement: Statement, node: exp.Expr) -> Bound | None:
-    """A constant as written, a signed number included; None where the node is something else."""
+    """A constant, for example a number with its sign; None if the node is something else."""
     try:
         literal, name = _read_constant(statement, node)
     except ValueError as error:
@@ -59,20 +59,18 @@ def _read_number(statement: Statement, node: exp.Expr) -> Literal:
 
 
 def _read_cast(statement: Statement, node: exp.Cast) -> tuple[Literal, str | None]:
-    """``DATE '…'``, ``CAST('…' AS DATE)``, the same of TIMESTAMP, or a number with a suffix."""
+    """``DATE '…'``, ``CAST('…' AS DATE)``, the same with TIMESTAMP, or a number with a suffix."""
     accept_only(statement, node, "this", "to")
     inner, kind = node.this, node.to.this
     first, last = statement.span(node)
     is_call = statement.word(first + 1) == "("
     if isinstance(inner, exp.Literal) and not is_call and statement.slice(inner) == statement.slice(node):
         return _read_number(statement, inner), None
-    if not isinstance(inner, exp.Literal) or not inner.is_string or kind not in _MOMENTS:
-        raise refuse(statement, node)
+    if not isinstance(inner, exp.Literal) or not inner.is_string or kind not in _TIME_PARSERS:
+        raise unsupported_error(statement, node)
     if statement.word(first) == "CAST":
-        return _MOMENTS[kind](inner.this), f"CAST({inner.this} AS {statement.word(last - 1)})"
+        return _TIME_PARSERS[kind](inner.this), f"CAST({inner.this} AS {statement.word(last - 1)})"
     if is_call:
         word = statement.word(first)
-        raise SqlError(
-            f"the function {word} is outside the language", statement.at(node), f"write {word} '…'"
-        )
-    return _MOMENTS[kind](inner.this), None
+        raise SqlError(f"the function {word} is not supported", statement.at(node), f"write {word} '…'")
+    return _TIME_PARSERS[kind](inner.this), None

@@ -1,4 +1,4 @@
-"""sqlglot's nodes → typed expressions: columns, arithmetic, aggregates."""
+"""Reads typed expressions from sqlglot's nodes: columns, arithmetic, aggregates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlglot import exp
 from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend import literals
 from millpond.frontend.constants import Bound, read_constant
-from millpond.frontend.refusals import accept_only, refuse
+from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.scope import Scope, read_name
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.query.model import Aggregate, Arithmetic, Literal, Negation, Ref
@@ -34,10 +34,10 @@ _RANKS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 @dataclass(frozen=True)
 class Reader:
-    """What expressions are read against.
+    """The statement and the scope in which expressions are read.
 
-    ``grouped`` are the columns that may stand outside an aggregate, None where all may.  ``aliases`` are
-    select items that HAVING may call by name.
+    ``grouped`` are the columns that may appear outside an aggregate, None if all may.  ``aliases`` are
+    the select items that HAVING may name.
     """
 
     statement: Statement
@@ -65,7 +65,7 @@ def bind(reader: Reader, node: exp.Expr) -> Bound:
 
 
 def _layers(node: exp.Expr) -> Iterator[exp.Expr]:
-    """A value's parentheses from the outside in, and the value."""
+    """The parentheses around a value, from the outside in, then the value."""
     yield node
     while isinstance(node, exp.Paren):
         node = node.this
@@ -85,23 +85,24 @@ def _bind(reader: Reader, node: exp.Expr) -> Bound:
     if isinstance(node, AGGREGATES):
         return _bind_aggregate(reader, node)
     if type(node) in CONDITIONS:
-        message = f"the condition {reader.statement.excerpt(node)} is outside the language as a value"
-        raise SqlError(message, reader.statement.at(node), "put it in WHERE, or select its columns")
-    raise refuse(reader.statement, node)
+        message = f"the condition {reader.statement.excerpt(node)} is not supported as a value"
+        raise SqlError(message, reader.statement.at(node), "select its columns")
+    raise unsupported_error(reader.statement, node)
 
 
 def has_aggregate(node: exp.Expr) -> bool:
+    """The node contains an aggregate."""
     return any(isinstance(each, AGGREGATES) for each in node.walk())
 
 
 def require_number(statement: Statement, what: str, node: exp.Expr, kind: SqlType | None) -> None:
-    """Refuse a value that is no number."""
+    """Refuse a value that is not a number."""
     if kind is None or kind.family is Family.NUMBER:
         return
     is_time = kind.family is Family.TIME
-    remedy = "timestamps compare, they do not add up" if is_time else "use a numeric column"
+    remedy = "WHERE and ON can add an INTERVAL to a TIMESTAMP" if is_time else "use a numeric column"
     raise SqlTypeError(
-        f"{what} needs numbers, and {statement.excerpt(node)} is {kind}", statement.at(node), remedy
+        f"{what} needs numbers, but {statement.excerpt(node)} is {kind}", statement.at(node), remedy
     )
 
 
@@ -113,7 +114,7 @@ def _bind_column(reader: Reader, node: exp.Column) -> Bound:
     alias = None if node.args.get("table") else reader.aliases.get(name.lower())
     if alias is not None and not _is_grouped(reader, node):
         return replace(bind(replace(reader, aliases={}), alias), name=name)
-    ref, kind = reader.scope.column(node)
+    ref, kind = reader.scope.find_column(node)
     _guard_grouped(reader, node, ref)
     return Bound(ref, kind, name)
 
@@ -134,8 +135,8 @@ def bind_star_column(reader: Reader, node: exp.Expr, ref: Ref, kind: SqlType) ->
 
 
 def _is_grouped(reader: Reader, node: exp.Column) -> bool:
-    """Whether a name that is also a select alias means a column: the group columns come first."""
-    return reader.scope.knows(node) and reader.scope.column(node)[0] in (reader.grouped or ())
+    """The name refers to a group column, which takes precedence over a select alias."""
+    return reader.scope.knows(node) and reader.scope.find_column(node)[0] in (reader.grouped or ())
 
 
 def _bind_negation(reader: Reader, node: exp.Neg) -> Bound:
@@ -156,7 +157,7 @@ def _bind_arithmetic(reader: Reader, node: exp.Expr) -> Bound:
 
 
 def arithmetic_type(operator: str, left: SqlType | None, right: SqlType | None) -> SqlType | None:
-    """The type of a computed number, as far as later checks need it: its family and whether it is dense."""
+    """The type of a computed number; only its family and whether it is dense are relied on."""
     if left is None or right is None:
         return None
     if literals.is_floating(left) or literals.is_floating(right):
@@ -186,10 +187,8 @@ def _bind_aggregate(reader: Reader, node: exp.Expr) -> Bound:
         return _bind_constant_aggregate(reader.statement, node, function, bound, distinct, name)
     if len(tables) > 1:
         names = " and ".join(one_line(each, 40) for each in tables)
-        message = f"{function} over columns of {names} together is outside the language"
-        raise SqlError(
-            message, reader.statement.at(node), "aggregate columns of one table, and combine the results"
-        )
+        message = f"{function} over columns of several tables ({names}) is not supported"
+        raise SqlError(message, reader.statement.at(node))
     if function in _NUMERIC:
         require_number(reader.statement, function, argument, bound.type)
     aggregate = Aggregate(function, bound.expression, distinct and function == "COUNT", text)
@@ -203,28 +202,27 @@ def _read_argument(statement: Statement, node: exp.Expr, function: str) -> tuple
     if isinstance(argument, exp.Distinct):
         accept_only(statement, argument, "expressions")
         if len(argument.expressions) != 1:
-            message = f"{function}(DISTINCT …) of several columns is outside the language"
-            raise SqlError(message, place, "write it for each column")
+            message = f"{function}(DISTINCT …) of several columns is not supported"
+            raise SqlError(message, place)
         argument = argument.expressions[0]
     if argument is None:
-        raise SqlError(f"{function} of nothing", place, "write COUNT(*) or name a column")
+        raise SqlError(f"{function} has no argument", place, "write COUNT(*) or name a column")
     is_star = isinstance(argument, exp.Star) and (distinct or function != "COUNT")
     if is_star or (isinstance(argument, exp.Column) and isinstance(argument.this, exp.Star)):
-        raise SqlError(f"{function} of * is outside the language", statement.at(argument), "name a column")
+        raise SqlError(f"{function} of * is not supported", statement.at(argument), "name a column")
     if distinct and function in _NUMERIC:
-        remedy = f"write {function} of all values, or COUNT(DISTINCT …)"
-        raise SqlError(f"{function}(DISTINCT …) is outside the language", place, remedy)
+        raise SqlError(f"{function}(DISTINCT …) is not supported", place)
     inner = next((each for each in argument.walk() if isinstance(each, AGGREGATES)), None)
     if inner is not None:
-        message = f"{type(inner).__name__.upper()} inside {function} is outside the language"
-        raise SqlError(message, statement.at(inner), "aggregate plain columns")
+        message = f"{type(inner).__name__.upper()} inside {function} is not supported"
+        raise SqlError(message, statement.at(inner))
     return argument, distinct
 
 
 def _bind_constant_aggregate(
     statement: Statement, node: exp.Expr, function: str, argument: Bound, distinct: bool, name: str
 ) -> Bound:
-    """COUNT(1) counts rows; of other constants there is nothing to aggregate."""
+    """COUNT(1) counts rows; any other aggregate of a constant is refused."""
     is_value = isinstance(argument.expression, Literal) and argument.expression.value is not None
     if function == "COUNT" and is_value and not distinct:
         return Bound(Aggregate("COUNT", None, text=statement.slice(node)), BIGINT, name)

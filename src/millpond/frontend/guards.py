@@ -1,4 +1,4 @@
-"""Texts too large to read in reasonable time, refused before they are parsed."""
+"""Limits on the size of a text: larger ones are refused before they are parsed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _COMPARING = (TokenType.LT, TokenType.LTE, TokenType.EQ, TokenType.GTE, TokenTyp
 
 
 def guard_statements(text: str, statements: Sequence[list[Token]]) -> None:
-    """Refuse statements with more comparisons, words or levels than can be read in reasonable time."""
+    """Refuse statements with more comparisons, tokens or levels of nesting than the limits allow."""
     for tokens in statements:
         _guard_comparisons(text, tokens)
     total = sum(map(len, statements))
     if total > MAX_TOKENS:
-        message = f"{total} words and signs, more than the limit of {MAX_TOKENS}"
+        message = f"the text has {total} tokens, more than the limit of {MAX_TOKENS}"
         remedy = "write ranges as BETWEEN, or put values into a static relation and join by equality"
         raise SqlError(message, remedy=remedy)
     for tokens in statements:
@@ -36,20 +36,20 @@ def guard_statements(text: str, statements: Sequence[list[Token]]) -> None:
 
 
 def guard_text(text: str) -> None:
-    """Refuse a text that is too long, or none."""
+    """Refuse a text that is too long or contains control characters."""
     if len(text) > MAX_CHARACTERS:
-        message = f"{len(text)} characters, more than the limit of {MAX_CHARACTERS}"
+        message = f"the text has {len(text)} characters, more than the limit of {MAX_CHARACTERS}"
         raise SqlError(message, remedy="put constants into a static relation and join by equality")
     control = _CONTROL.search(text)
     if control:
         message = f"the character U+{ord(control[0]):04X} is not text"
-        raise SqlError(message, position(text, control.start()), "give a text with SQL in it")
+        raise SqlError(message, position(text, control.start()), "give a file with SQL text")
 
 
 def _guard_comparisons(text: str, tokens: list[Token]) -> None:
-    """Refuse a statement with more comparisons than the analysis can weigh in reasonable time."""
+    """Refuse a statement with more comparisons than the analysis handles in reasonable time."""
     comparing = connecting = 0
-    lists: list[bool] = []  # for each open parenthesis whether it is that of IN
+    lists: list[bool] = []  # for each open parenthesis, whether it belongs to IN
     before = None
     for token in tokens:
         kind = token.token_type
@@ -80,5 +80,5 @@ def _guard_nesting(text: str, tokens: list[Token]) -> None:
         deepest = max(deepest, depth, prefixes)
         first = first or (token if deepest > MAX_NESTING else None)
     if first:
-        message = f"nested {deepest} deep, more than the limit of {MAX_NESTING}"
+        message = f"the statement is nested {deepest} levels deep, more than the limit of {MAX_NESTING}"
         raise SqlError(message, position(text, first.start), "leave out parentheses that are not needed")

@@ -1,4 +1,4 @@
-"""Constants: reading them, computing with them, and the names Spark gives them."""
+"""Constants: parsing them, computing with them, and the names that Spark gives them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WIDE = Context(prec=4 * MAX_PRECISION, rounding=ROUND_HALF_UP)
 _NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?(L|S|Y|D|F|BD)?", re.IGNORECASE)
 _INTEGERS = {"L": BIGINT, "S": SMALLINT, "Y": TINYINT}
 _DATE = re.compile(r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?")
-_CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{1,6}))?)?")
+_TIME_OF_DAY = re.compile(r"([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{1,6}))?)?")
 NULL = Literal(None, None)
 
 
@@ -40,7 +40,7 @@ def to_boolean(value: bool) -> Literal:
 
 
 def parse_number(spelling: str) -> Literal:
-    """A numeric literal as Spark types it; ValueError says what is wrong with it.
+    """A numeric literal with the type that Spark gives it; ValueError says what is wrong.
 
     >>> number("10").type.name, number("0.50").type.name, number("1e3").type.name, number("7L").type.name
     ('INT', 'DECIMAL(2,2)', 'DOUBLE', 'BIGINT')
@@ -63,7 +63,7 @@ def parse_number(spelling: str) -> Literal:
 
 
 def to_integer(value: int) -> Literal:
-    """INT where it fits, else BIGINT, else a DECIMAL."""
+    """The value as INT if it fits, else as BIGINT, else as DECIMAL."""
     for kind in (INT, BIGINT):
         if kind.low is not None and kind.high is not None and kind.low <= value <= kind.high:
             return Literal(value, kind)
@@ -71,7 +71,7 @@ def to_integer(value: int) -> Literal:
 
 
 def to_decimal(value: Decimal) -> Literal:
-    """DECIMAL with the digits the value has."""
+    """The value as DECIMAL, with as many digits as it has."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)  # never NaN or infinite here
     scale = max(0, -exponent)
@@ -95,41 +95,41 @@ def _check_range(value: int, kind: SqlType) -> Literal:
 
 
 def parse_date(value: str) -> Literal:
-    """A DATE from its text; ValueError where it is none.
+    """A DATE from its text; ValueError says what is wrong.
 
     >>> day("2024-2-29").value
     datetime.date(2024, 2, 29)
     """
     match = _DATE.fullmatch(value.strip())
     if not match:
-        raise ValueError("does not read as a date; write yyyy-mm-dd")
+        raise ValueError("is not a date; write yyyy-mm-dd")
     try:
         return Literal(date(int(match[1]), int(match[2] or 1), int(match[3] or 1)), DATE)
     except ValueError:
-        raise ValueError("is not a day of the calendar") from None
+        raise ValueError("is not a valid date") from None
 
 
 def parse_timestamp(value: str) -> Literal:
-    """A TIMESTAMP from its text, without a time zone; ValueError where it is none.
+    """A TIMESTAMP from its text, without a time zone; ValueError says what is wrong.
 
     >>> moment("2024-02-29 12:30").value
     datetime.datetime(2024, 2, 29, 12, 30)
     """
-    wrong = ValueError("does not read as a timestamp; write yyyy-mm-dd hh:mm:ss without a time zone")
+    wrong = ValueError("is not a timestamp; write yyyy-mm-dd hh:mm:ss without a time zone")
     head, _, tail = value.strip().replace("T", " ", 1).partition(" ")
-    clock = _CLOCK.fullmatch(tail.strip())
-    if not _DATE.fullmatch(head) or (tail and not clock):
+    time_of_day = _TIME_OF_DAY.fullmatch(tail.strip())
+    if not _DATE.fullmatch(head) or (tail and not time_of_day):
         raise wrong
     start = parse_date(head).value
     assert isinstance(start, date)
-    if not clock:
+    if not time_of_day:
         return Literal(datetime(start.year, start.month, start.day), TIMESTAMP)
-    hour, minute, second = int(clock[1]), int(clock[2]), int(clock[3] or 0)
-    micro = int((clock[4] or "").ljust(6, "0"))
+    hour, minute, second = int(time_of_day[1]), int(time_of_day[2]), int(time_of_day[3] or 0)
+    micro = int((time_of_day[4] or "").ljust(6, "0"))
     try:
         return Literal(datetime(start.year, start.month, start.day, hour, minute, second, micro), TIMESTAMP)
     except ValueError:
-        raise ValueError("is not a time of the day") from None
+        raise ValueError("is not a valid time of day") from None
 
 
 def is_floating(kind: SqlType | None) -> bool:
@@ -137,17 +137,17 @@ def is_floating(kind: SqlType | None) -> bool:
 
 
 def to_double(literal: Literal) -> Literal:
-    """A DECIMAL constant next to a FLOAT or DOUBLE column: Spark compares both as DOUBLE."""
+    """A DECIMAL constant as DOUBLE, as Spark compares it with a FLOAT or DOUBLE column."""
     if isinstance(literal.value, Decimal):
         return Literal(float(literal.value), DOUBLE)
     return literal
 
 
-# --- computing ---------------------------------------------------------------------------------------
+# --- arithmetic ---------------------------------------------------------------------------------------
 
 
 def negate(literal: Literal) -> Literal:
-    """``-x`` of a number or NULL; the least INT and BIGINT keep their type, as Spark reads them."""
+    """``-x`` of a number or NULL; as in Spark, the least INT and BIGINT keep their type."""
     value = literal.value
     if value is None:
         return literal
@@ -160,7 +160,7 @@ def negate(literal: Literal) -> Literal:
 
 
 def compute(operator: str, left: Literal, right: Literal) -> Literal:
-    """A constant computed as Spark (ANSI) does; ValueError where Spark would fail or the types do not fit."""
+    """A constant computed as Spark does in ANSI mode; ValueError where Spark would fail."""
     if left.value is None or right.value is None:
         return NULL
     if isinstance(left.value, date) or isinstance(right.value, date):
@@ -207,7 +207,7 @@ def _shift_day(operator: str, left: Literal, right: Literal) -> Literal:
         left, right = right, left
     day_, days = left.value, right.value
     if isinstance(day_, datetime) or isinstance(days, datetime):
-        raise ValueError("computes with a TIMESTAMP; write the result as TIMESTAMP '…'")
+        raise ValueError("computes with a TIMESTAMP constant; write the result as TIMESTAMP '…'")
     is_shift = isinstance(day_, date) and isinstance(days, int) and not isinstance(days, bool)
     if operator not in "+-" or not is_shift:
         raise ValueError("needs a DATE and a number of days")
@@ -227,7 +227,7 @@ def _scale(value: Decimal) -> int:
 
 
 def spark_name(literal: Literal) -> str:
-    """What Spark calls an output column that holds this constant.
+    """The name that Spark gives to an output column with this constant.
 
     >>> spark_name(number("1e10")), spark_name(NULL), spark_name(day("2024-01-02"))
     ('1.0E10', 'NULL', "DATE '2024-01-02'")

@@ -1,8 +1,8 @@
-"""Text → queries: the one way in.
+"""Parses SQL text into queries.
 
-sqlglot's Spark dialect parses; what its tree holds is resolved against the catalog, and everything else
-is refused.  Every mistake in the text is an ``SqlError`` with its place and what to write instead; the
-time and the stack it takes are bounded whatever the text.
+sqlglot parses the text in its Spark dialect; its tree is then resolved against the catalog, and whatever
+is not supported is refused.  Every mistake in the text is an ``SqlError`` with its position and a remedy.
+Time and stack are bounded for any text.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from millpond.frontend.select import read_query
 from millpond.frontend.statement import Statement, position
 from millpond.query.model import Query, Table
 
-# sqlglot takes some 20 calls for a level of parentheses.
+# Stack frames to add: sqlglot makes about 20 nested calls for a level of parentheses.
 _FRAMES = 6_000
 _LOCK = RLock()
 _QUOTES = {"'": "string", '"': "string", "`": "quoted name", "/*": "comment"}
 
 
 def parse(text: str) -> list[Query]:
-    """The queries of a text that also declares their tables.
+    """Parse a text with CREATE statements and queries; the queries are returned.
 
     >>> [query] = parse("CREATE STREAMING TABLE S (A INT, B INT); SELECT DISTINCT A FROM S WHERE B < 3")
     >>> query.columns, query.selects[0].where.text
@@ -60,7 +60,7 @@ def parse(text: str) -> list[Query]:
 
 
 def parse_query(text: str, tables: Mapping[str, Table]) -> Query:
-    """One SELECT (or UNION of such) against tables that are known already, by name.
+    """Parse one SELECT (or UNION) over tables that are already known, by name.
 
     >>> [declared] = parse("CREATE STREAMING TABLE S (A INT); SELECT A FROM S")
     >>> parse_query("SELECT MAX(A) FROM s", declared.tables).columns
@@ -73,9 +73,7 @@ def parse_query(text: str, tables: Mapping[str, Table]) -> Query:
             raise SqlError("there is no query in the text", remedy="write a SELECT")
         if statements[0][0].text.upper() == "CREATE":
             place = position(text, statements[0][0].start)
-            raise SqlError(
-                "CREATE is outside the language here", place, "write one SELECT over the session's views"
-            )
+            raise SqlError("CREATE is not supported here", place, "write one SELECT over the session's views")
         if len(statements) > 1:
             place = position(text, statements[1][0].start)
             raise SqlError("a second statement starts here", place, "write one SELECT")
@@ -85,7 +83,7 @@ def parse_query(text: str, tables: Mapping[str, Table]) -> Query:
 def find_table_names(text: str) -> list[tuple[str, str | None]]:
     """The tables that a SELECT names, each with its qualified name in Spark SQL if it has a qualifier.
 
-    A text that does not parse names none; :func:`parse_query` says what is wrong with it.
+    A text that does not parse has none; ``parse_query`` then raises the error.
 
     >>> find_table_names("SELECT 1 FROM clicks c, web.`orders`")
     [('clicks', None), ('orders', 'web.`orders`')]
@@ -99,18 +97,18 @@ def find_table_names(text: str) -> list[tuple[str, str | None]]:
 
 
 def read_text(path: str | PathLike[str]) -> str:
-    """The text of a file; SqlError where there is no such file or it holds no UTF-8 text."""
+    """The text of a file; SqlError if the file does not exist or is not UTF-8 text."""
     try:
         return Path(path).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise SqlError("this is not UTF-8 text", remedy="give a file with SQL in it") from None
+        raise SqlError("the file is not UTF-8 text", remedy="give a file with SQL text") from None
     except FileNotFoundError:
         raise SqlError("there is no such file") from None
     except IsADirectoryError:
-        raise SqlError("this is a directory", remedy="give a file with SQL in it") from None
+        raise SqlError("this is a directory", remedy="give a file with SQL text") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise SqlError(f"it cannot be read: {one_line(reason)}") from None
+        raise SqlError(f"the file cannot be read: {one_line(reason)}") from None
 
 
 def _declare(statement: Statement, tables: dict[str, Table]) -> None:
@@ -133,7 +131,7 @@ def _read_query(statement: Statement, tables: Mapping[str, Table]) -> Query:
 
 @contextmanager
 def _deep_stack() -> Iterator[None]:
-    """Stack enough for a text of the allowed depth, however deep the caller stands; silence from sqlglot."""
+    """Raise the recursion limit for a text of the allowed depth, and silence sqlglot's log."""
     log = logging.getLogger("sqlglot")
     with _LOCK:
         limit = sys.getrecursionlimit()
@@ -142,7 +140,9 @@ def _deep_stack() -> Iterator[None]:
         try:
             yield
         except RecursionError:
-            raise SqlError("the text is nested too deep", remedy="leave out parentheses") from None
+            raise SqlError(
+                "the text is nested too deep", remedy="leave out parentheses that are not needed"
+            ) from None
         finally:
             log.removeFilter(_drop_record)
             sys.setrecursionlimit(limit)
@@ -153,7 +153,7 @@ def _drop_record(_: logging.LogRecord) -> bool:
 
 
 def _split_statements(text: str) -> list[list[Token]]:
-    """The tokens of each statement, none of them beyond what can be read in reasonable time."""
+    """The tokens of each statement; SqlError if there are too many to be read in reasonable time."""
     guard_text(text)
     statements: list[list[Token]] = [[]]
     for token in _tokenize(text):
@@ -177,13 +177,13 @@ def _tokenize(text: str) -> list[Token]:
 
 
 def _unclosed_error(text: str) -> SqlError:
-    """The place of the quote or comment that never ends: the last one that opens outside of all others."""
+    """The error for a string, quoted name or comment that is not closed, at the position where it opens."""
     closed = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`(?:``|[^`])*`|/\*.*?\*/|--[^\n]*"
     for found in re.finditer(rf"{closed}|(?P<open>'|\"|`|/\*)", text, re.DOTALL):
         if found["open"]:
             place = position(text, found.start())
-            return SqlError(f"a {_QUOTES[found['open']]} starts here and never ends", place, "close it")
-    return SqlError("the text ends within a string, a quoted name or a comment", remedy="close it")
+            return SqlError(f"a {_QUOTES[found['open']]} starts here and is not closed", place, "close it")
+    return SqlError("the text ends in a string, a quoted name or a comment", remedy="close it")
 
 
 def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
@@ -191,24 +191,22 @@ def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
     first = tokens[0].text
     if first.upper() not in ("CREATE", "SELECT", "("):
         construct, remedy = describe_unsupported_statement(first)
-        raise SqlError(f"{construct} is outside the language", position(text, tokens[0].start), remedy)
+        raise SqlError(f"{construct} is not supported", position(text, tokens[0].start), remedy)
     try:
         trees = Spark().parser().parse(tokens, text)
     except ParseError as error:
         raise _syntax_error(text, tokens, error) from None
     except RecursionError:
         raise
-    except Exception:  # whatever a parser that is not ours raises, the text is what it stumbled over
+    except Exception:  # sqlglot may raise anything; the cause is the text
         trees = []
     if len(trees) != 1 or trees[0] is None:
-        raise SqlError(
-            "this statement is not understood", position(text, tokens[0].start), "write it in a simpler way"
-        )
+        raise SqlError("this statement is not understood", position(text, tokens[0].start), "simplify it")
     return trees[0]
 
 
 def _merge_tokens(text: str, tokens: list[Token]) -> list[Token]:
-    """Tokens as Spark sees them where sqlglot's parser expects others.
+    """The tokens, merged where Spark sees one token and sqlglot several.
 
     ``USING org.example.Source`` names one format, and ``'it''s'`` is one string with a quote in it.
     """
@@ -235,7 +233,7 @@ def _merge_two(first: Token, second: Token, kind: TokenType, between: str) -> To
 
 
 def _syntax_error(text: str, tokens: list[Token], error: ParseError) -> SqlError:
-    """A parse error in one line and in our words."""
+    """The error for a text that sqlglot does not parse."""
     found = error.errors[0] if error.errors else {}
     near, description = one_line(str(found.get("highlight") or ""), 40), str(found.get("description") or "")
     at = (found.get("line"), found.get("col"))
@@ -246,7 +244,7 @@ def _syntax_error(text: str, tokens: list[Token], error: ParseError) -> SqlError
     remedy = (
         f"the types are {TYPE_NAMES}"
         if in_create
-        else "look at the words before it, or put ; between statements"
+        else "check the words before it, and put ; between statements"
     )
     if "missing for" in description or "but got" in description or not near:
         return SqlError(f"something is missing after {near or 'this'}", place, "complete the statement")

@@ -1,7 +1,9 @@
-"""What Spark SQL knows and this language does not: named, placed, and with what to write instead.
+"""What Spark SQL has and this language does not: refused by name, with its place and a remedy.
 
-Nothing is ignored: a node is read with the arguments its reader knows (``only``), and every word of the
-statement is either in the tree or a word of the language (``all_read``).
+Nothing is ignored.  Every reader of a node lists the arguments that it reads (``accept_only``), and every
+word of a statement must be in the tree or be a keyword of the language (``refuse_unread_words``).
+
+A remedy never changes the meaning of the query; where nothing equivalent can be written there is none.
 """
 
 from __future__ import annotations
@@ -12,83 +14,86 @@ from millpond.errors import SqlError, one_line
 from millpond.frontend.statement import Statement
 from millpond.query.durations import INTERVAL_WORDS
 
-_JOIN = "write JOIN … ON …, or list the tables in FROM and put the condition in WHERE"
-_NO_ORDER = "leave it out: rows are written as they arrive"
-_NO_LAST = "leave it out: a stream has no last row; MIN or MAX find the extremes"
-_PATTERN = "compare with =, IN, < or >="
-_GROUP = "write one query for each grouping and put UNION ALL between them"
-_SUBQUERY = "list its tables in FROM and put its conditions in WHERE"
-_BEFORE = "compute it before the data reaches the stream"
-_ONLY = "write CREATE STREAMING TABLE, CREATE TABLE or SELECT"
-_NO_CONSTRAINT = "leave it out, or write CHECK (…)"
-_NO_VALUE = "leave it out: a column holds what arrives"
+_NO_END = "a stream has no last row"
+_NO_ORDER = "rows are written as they arrive; sort the output where you read it"
+UPSTREAM = "compute it before the data reaches the stream, as a column of its own"
+_EACH_GROUPING = "write one query for each grouping and put UNION ALL between them"
+_SUBQUERY = "if it neither groups nor is DISTINCT, list its tables in FROM and its conditions in WHERE"
+_STATEMENTS_ARE = "the statements are CREATE STREAMING TABLE, CREATE TABLE and SELECT"
+_NO_CONSTRAINT = "leave it out; CHECK (…) and NOT NULL are supported"
+_NO_VALUE = "leave it out; a column holds what arrives"
 _LEAVE = "leave it out"
-_CASE = "write one query for each case and put UNION ALL between them"
 _USING = "write USING and OPTIONS"
-_NULLS = "leave it out: aggregates skip NULL"
+_NULLS = "leave it out; aggregates skip NULL"
+_NAME_COLUMNS = "name the columns"
+_PLAIN_STRING = "write it as '…'"
+_TYPED_CONSTANT = "write a constant as DATE '…' or TIMESTAMP '…'; cast a column before it reaches the stream"
 
 # By the class of sqlglot's node: the construct (its first word says where it is) and the remedy.
-_NODES: dict[str, tuple[str, str]] = {
-    "Limit": ("LIMIT", _NO_LAST),
-    "Offset": ("OFFSET", _NO_LAST),
-    "Fetch": ("FETCH", _NO_LAST),
+_NODES: dict[str, tuple[str, str | None]] = {
+    "Limit": ("LIMIT", _NO_END),
+    "Offset": ("OFFSET", _NO_END),
+    "Fetch": ("FETCH", _NO_END),
     "Order": ("ORDER BY", _NO_ORDER),
     "Sort": ("SORT BY", _NO_ORDER),
     "Cluster": ("CLUSTER BY", _NO_ORDER),
     "Distribute": ("DISTRIBUTE BY", _NO_ORDER),
-    "Window": ("OVER", "aggregate with GROUP BY instead"),
-    "Qualify": ("QUALIFY", "filter with WHERE or HAVING"),
-    "Filter": ("FILTER", "put its condition in WHERE"),
-    "WithinGroup": ("WITHIN GROUP", "write MEDIAN(x)"),
+    "Window": ("OVER", None),
+    "Qualify": ("QUALIFY", None),
+    "Filter": ("FILTER", None),
+    "WithinGroup": ("WITHIN GROUP", "PERCENTILE_CONT(0.5) is MEDIAN(x)"),
     "IgnoreNulls": ("IGNORE NULLS", _NULLS),
     "RespectNulls": ("RESPECT NULLS", _NULLS),
-    "Intersect": ("INTERSECT", "join the two queries' tables by equality and select DISTINCT"),
-    "Except": ("EXCEPT or MINUS", "put the opposite condition in WHERE"),
+    "Intersect": ("INTERSECT", None),
+    "Except": ("EXCEPT or MINUS", None),
     "With": ("WITH (a common table expression)", _SUBQUERY),
-    "Lateral": ("LATERAL", "list the tables in FROM, a row for each element"),
-    "Pivot": ("PIVOT", "aggregate with GROUP BY, or write one query for each column and UNION ALL"),
-    "TableSample": ("TABLESAMPLE", _LEAVE),
-    "Version": ("AS OF", _LEAVE),
+    "Lateral": ("LATERAL", None),
+    "Pivot": ("PIVOT", None),
+    "TableSample": ("TABLESAMPLE", None),
+    "Version": ("AS OF", None),
     "Lock": ("FOR UPDATE or SHARE", _LEAVE),
-    "Into": ("INTO", _LEAVE),
+    "Into": ("INTO", "leave it out; `millpond run --output DIR` says where the rows go"),
     "Hint": ("a hint", _LEAVE),
-    "Like": ("LIKE", _PATTERN),
-    "ILike": ("ILIKE", _PATTERN),
-    "RegexpLike": ("RLIKE", _PATTERN),
-    "RegexpILike": ("RLIKE", _PATTERN),
-    "SimilarTo": ("SIMILAR TO", _PATTERN),
-    "Escape": ("ESCAPE", _PATTERN),
-    "Collate": ("COLLATE", "leave it out: strings compare by their bytes"),
-    "Case": ("CASE", _CASE),
-    "If": ("IF", _CASE),
-    "Exists": ("EXISTS", _SUBQUERY),
-    "Any": ("ANY", "write IN (…)"),
+    "Like": ("LIKE", UPSTREAM),
+    "ILike": ("ILIKE", UPSTREAM),
+    "RegexpLike": ("RLIKE", UPSTREAM),
+    "RegexpILike": ("RLIKE", UPSTREAM),
+    "SimilarTo": ("SIMILAR TO", UPSTREAM),
+    "Escape": ("ESCAPE", UPSTREAM),
+    "Collate": ("COLLATE", "strings are compared by their bytes"),
+    "Case": ("CASE", UPSTREAM),
+    "If": ("IF", UPSTREAM),
+    "Exists": ("EXISTS", None),
+    "Any": ("ANY", "write = ANY (…) as IN (…)"),
     "All": ("ALL", "write one comparison for each value"),
-    "Interval": ("INTERVAL", "compare TIMESTAMP columns with each other or with TIMESTAMP '…'"),
+    "Interval": ("INTERVAL", "only WHERE and ON take it, added to a TIMESTAMP or subtracted from one"),
     "Subquery": ("a subquery", _SUBQUERY),
     "Select": ("a subquery", _SUBQUERY),
     "Union": ("a subquery", _SUBQUERY),
     "Values": ("VALUES", "declare a static relation with CREATE TABLE"),
-    "Rollup": ("ROLLUP", _GROUP),
-    "Cube": ("CUBE", _GROUP),
-    "GroupingSets": ("GROUPING SETS", _GROUP),
-    "NullSafeEQ": ("<=> or IS NOT DISTINCT FROM", "write =, and IS NULL where NULLs are to match"),
-    "NullSafeNEQ": ("IS DISTINCT FROM", "write <>, and IS NULL where NULLs are to match"),
-    "DPipe": ("||", _BEFORE),
-    "IntDiv": ("DIV", "write / or %"),
-    "Lambda": ("->", _BEFORE),
-    "Bracket": ("[ ]", "select a plain column"),
-    "Dot": ("a nested field", "select a plain column"),
+    "Rollup": ("ROLLUP", _EACH_GROUPING),
+    "Cube": ("CUBE", _EACH_GROUPING),
+    "GroupingSets": ("GROUPING SETS", _EACH_GROUPING),
+    "NullSafeEQ": ("<=> or IS NOT DISTINCT FROM", "write a = b OR (a IS NULL AND b IS NULL)"),
+    "NullSafeNEQ": (
+        "IS DISTINCT FROM",
+        "write a <> b OR (a IS NULL AND b IS NOT NULL) OR (a IS NOT NULL AND b IS NULL)",
+    ),
+    "DPipe": ("||", UPSTREAM),
+    "IntDiv": ("DIV", UPSTREAM),
+    "Lambda": ("->", UPSTREAM),
+    "Bracket": ("[ ]", UPSTREAM),
+    "Dot": ("a nested field", UPSTREAM),
     "Tuple": ("a row of several values", "write one comparison for each column"),
     "Placeholder": ("a parameter", "write the value itself"),
     "Parameter": ("a parameter", "write the value itself"),
     "Concat": ("two strings in a row", "write one string; \\' stands for a quote"),
     "HexString": ("a binary constant", "write a number or a string"),
     "BitString": ("a binary constant", "write a number or a string"),
-    "RawString": ("a raw string", "write it as '…'"),
-    "National": ("a national string", "write it as '…'"),
-    "TryCast": ("CAST or ::", "write DATE '…' or TIMESTAMP '…', or leave the cast out"),
-    "Cast": ("CAST or ::", "write DATE '…' or TIMESTAMP '…', or leave the cast out"),
+    "RawString": ("a raw string", _PLAIN_STRING),
+    "National": ("a national string", _PLAIN_STRING),
+    "TryCast": ("CAST or ::", _TYPED_CONSTANT),
+    "Cast": ("CAST or ::", _TYPED_CONSTANT),
     "Aliases": ("an alias with several names", "give each item one alias"),
     "PrimaryKeyColumnConstraint": ("PRIMARY KEY", _NO_CONSTRAINT),
     "PrimaryKey": ("PRIMARY KEY", _NO_CONSTRAINT),
@@ -107,45 +112,45 @@ _NODES: dict[str, tuple[str, str]] = {
     "TemporaryProperty": ("TEMPORARY", _LEAVE),
     "ExternalProperty": ("EXTERNAL", _LEAVE),
 }
-# What to look for where the name of a construct does not say it.
+# The keywords to look for where the name of a construct does not contain them.
 _KEYWORDS = {"a hint": ("/*+",), "a parameter": ("?", ":", "$", "@", "{"), "a subquery": ("SELECT",)}
-# Arguments that are no nodes, by class and name.
-_FLAGS: dict[tuple[str, str], tuple[str, str]] = {
+# Arguments of nodes that are not nodes themselves, by class and name.
+_FLAGS: dict[tuple[str, str], tuple[str, str | None]] = {
     ("Create", "replace"): ("OR REPLACE", _LEAVE),
     ("Create", "refresh"): ("OR REFRESH", _LEAVE),
     ("Union", "by_name"): ("BY NAME", "list the columns in the same order"),
-    ("Group", "all"): ("GROUP BY ALL", "name the columns"),
-    ("Distinct", "on"): ("DISTINCT ON", "write SELECT DISTINCT, or MIN or MAX with GROUP BY"),
-    ("Join", "using"): ("USING", "write ON with the condition"),
+    ("Group", "all"): ("GROUP BY ALL", _NAME_COLUMNS),
+    ("Distinct", "on"): ("DISTINCT ON", None),
+    ("Join", "using"): ("USING", "write ON a.column = b.column"),
     ("Table", "joins"): ("JOIN inside JOIN", "write ON after each JOIN"),
     ("TableAlias", "columns"): (
         "an alias with a list of columns",
         "name the columns where they are declared",
     ),
-    ("Max", "expressions"): ("MAX of several values", "write it for each column"),
-    ("Min", "expressions"): ("MIN of several values", "write it for each column"),
-    ("Star", "except_"): ("* EXCEPT", "name the columns"),
-    ("Star", "replace"): ("* REPLACE", "name the columns"),
-    ("Star", "rename"): ("* RENAME", "name the columns"),
+    ("Max", "expressions"): ("MAX of several values", None),
+    ("Min", "expressions"): ("MIN of several values", None),
+    ("Star", "except_"): ("* EXCEPT", _NAME_COLUMNS),
+    ("Star", "replace"): ("* REPLACE", _NAME_COLUMNS),
+    ("Star", "rename"): ("* RENAME", _NAME_COLUMNS),
     ("Between", "symmetric"): ("SYMMETRIC", "write the smaller bound first"),
-    ("TryCast", "safe"): ("TRY_CAST", "write DATE '…' or TIMESTAMP '…'"),
+    ("TryCast", "safe"): ("TRY_CAST", _TYPED_CONSTANT),
     ("CheckColumnConstraint", "enforced"): ("ENFORCED", _LEAVE),
     ("FileFormatProperty", "hive_format"): ("STORED AS", _USING),
 }
+_FUNCTIONS_ARE = "the functions are COUNT, SUM, AVG, MIN, MAX and MEDIAN"
 _FUNCTIONS = {
     "MEAN": "write AVG",
     "EVERY": "write MIN",
-    "PERCENTILE": "write MEDIAN for the middle one",
+    "PERCENTILE": "PERCENTILE(x, 0.5) is MEDIAN(x)",
     "APPROX_COUNT_DISTINCT": "write COUNT(DISTINCT x)",
     "MOD": "write %",
     "ISNULL": "write IS NULL",
     "ISNOTNULL": "write IS NOT NULL",
-    **dict.fromkeys(("DATE", "TO_DATE", "CURRENT_DATE"), "write DATE '…'"),
-    **dict.fromkeys(("TIMESTAMP", "TO_TIMESTAMP", "CURRENT_TIMESTAMP", "NOW"), "write TIMESTAMP '…'"),
-    **dict.fromkeys(("WINDOW", "SESSION_WINDOW"), "group by columns"),
+    **dict.fromkeys(("DATE", "TO_DATE"), "write a constant as DATE '…'"),
+    **dict.fromkeys(("TIMESTAMP", "TO_TIMESTAMP"), "write a constant as TIMESTAMP '…'"),
 }
-# Where a statement starts with something else than CREATE or SELECT.
-_STATEMENTS = {
+# Statements that start with something else than CREATE or SELECT.
+_STATEMENTS: dict[str, tuple[str, str | None]] = {
     "WITH": _NODES["With"],
     "FROM": ("FROM before SELECT", "start with SELECT"),
     "VALUES": _NODES["Values"],
@@ -161,71 +166,63 @@ _WORDS = frozenset(
 _AFTER_COMMA = frozenset((")", ",", "FROM", "WHERE", "GROUP BY", "HAVING", "UNION", ""))
 
 
-def refuse(statement: Statement, node: exp.Expr) -> SqlError:
-    """The refusal of a node."""
+def unsupported_error(statement: Statement, node: exp.Expr) -> SqlError:
+    """The error for a node that is not supported."""
     name = type(node).__name__
     if name in _NODES:
         construct, remedy = _NODES[name]
-        return _refusal(statement, node, construct, remedy)
+        if remedy is _SUBQUERY and node.find_ancestor(exp.Where, exp.Having):
+            remedy = None  # as a table in FROM it could repeat rows
+        return _construct_error(statement, node, construct, remedy)
+    place = statement.at(node)
     if isinstance(node, exp.Func):
         called = statement.excerpt(node).partition("(")[0].strip() if statement.slice(node) else name
         called = (node.name if isinstance(node, exp.Anonymous) else called).upper()
-        remedy = _FUNCTIONS.get(called, "the functions are COUNT, SUM, AVG, MIN, MAX and MEDIAN")
-        return SqlError(
-            f"the function {one_line(called, 40)} is outside the language",
-            statement.at(node),
-            remedy,
-        )
+        remedy = _FUNCTIONS.get(called, _FUNCTIONS_ARE)
+        return SqlError(f"the function {one_line(called, 40)} is not supported", place, remedy)
     words = "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
-    return SqlError(
-        f"{words} ({statement.excerpt(node)}) is outside the language",
-        statement.at(node),
-        _BEFORE,
-    )
+    return SqlError(f"{words} ({statement.excerpt(node)}) is not supported", place, UPSTREAM)
 
 
-def describe_unsupported_statement(word: str) -> tuple[str, str]:
+def _construct_error(statement: Statement, node: exp.Expr, construct: str, remedy: str | None) -> SqlError:
+    keywords = _KEYWORDS.get(construct) or [each.split()[0] for each in construct.split(" or ")]
+    place = statement.keyword_at(node, *keywords)
+    return SqlError(f"{construct} is not supported", place, remedy)
+
+
+def describe_unsupported_statement(word: str) -> tuple[str, str | None]:
     """The construct and the remedy for a statement that starts with this word."""
-    return _STATEMENTS.get(word.upper(), (one_line(word, 40), _ONLY))
+    return _STATEMENTS.get(word.upper(), (one_line(word, 40), _STATEMENTS_ARE))
 
 
 def accept_only(statement: Statement, node: exp.Expr, *known: str) -> None:
-    """Refuse a node that has an argument its reader does not know."""
+    """Refuse a node that has an argument besides those that its reader knows."""
     for key, value in node.args.items():
         if key in known or not value:
             continue
         first = value[0] if isinstance(value, list) else value
-        if isinstance(first, exp.Expr) and (type(node).__name__, key) not in _FLAGS:
-            raise refuse(statement, first)
-        fallback = (f"{key} in {type(node).__name__}", _LEAVE)
-        raise _refusal(statement, node, *_FLAGS.get((type(node).__name__, key), fallback))
+        flag = type(node).__name__, key
+        if isinstance(first, exp.Expr) and flag not in _FLAGS:
+            raise unsupported_error(statement, first)
+        raise _construct_error(statement, node, *_FLAGS.get(flag, (f"{key} in {type(node).__name__}", None)))
 
 
 def refuse_unread_words(statement: Statement) -> None:
-    """Refuse a statement of which the parser has passed over a word.
+    """Refuse a statement with a word that the parser has skipped.
 
-    Called when everything in the tree is known; what is left are words that have no place in it.
+    Called after the whole tree has been read: a word that is neither in the tree nor a keyword of the
+    language has been skipped.
     """
     names = {var.name.upper() for var in statement.tree.find_all(exp.Var)}
     is_create = isinstance(statement.tree, exp.Create)
     words = _WORDS | INTERVAL_WORDS if statement.tree.find(exp.Interval) else _WORDS
     for index in range(len(statement.tokens)):
-        word, place = statement.word(index), statement.token_at
+        word, before = statement.word(index), statement.word(index - 1)
         if index in statement.leaves or (is_create and word in names):
             continue
-        misplaced = word in ("DISTINCT", "ALL") and statement.word(index - 1) not in (
-            "SELECT",
-            "UNION",
-            "(",
-        )
+        misplaced = word in ("DISTINCT", "ALL") and before not in ("SELECT", "UNION", "(")
         if misplaced or not words.issuperset(word.split()):
-            remedy = _FUNCTIONS.get(word, _LEAVE)
-            raise SqlError(f"{one_line(word, 40)} is outside the language here", place(index), remedy)
+            message = f"{one_line(word, 40)} is not supported here"
+            raise SqlError(message, statement.token_at(index), _FUNCTIONS.get(word))
         if word == "," and index + 1 not in statement.leaves and statement.word(index + 1) in _AFTER_COMMA:
-            raise SqlError("nothing follows this comma", place(index), "leave the comma out")
-
-
-def _refusal(statement: Statement, node: exp.Expr, construct: str, remedy: str) -> SqlError:
-    keywords = _KEYWORDS.get(construct) or [each.split()[0] for each in construct.split(" or ")]
-    place = statement.keyword_at(node, *keywords)
-    return SqlError(f"{construct} is outside the language", place, remedy)
+            raise SqlError("nothing follows this comma", statement.token_at(index), "leave the comma out")

@@ -1,4 +1,4 @@
-"""Names → tables and columns, without regard to case, as Spark has it."""
+"""Resolves names to tables and columns; like Spark, it ignores case."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_NAMES = 12
 
 
 def read_name(statement: Statement, node: exp.Expr | None) -> str:
-    """A name as spelled, without back quotes."""
+    """A name as spelled, without backticks."""
     assert node is not None
     if not isinstance(node, exp.Identifier):
         raise SqlError(f"{statement.excerpt(node)} is not a name", statement.at(node), "write a plain name")
@@ -31,7 +31,7 @@ def read_name(statement: Statement, node: exp.Expr | None) -> str:
 
 @dataclass(frozen=True)
 class Scope:
-    """The occurrences whose columns a name can mean; ``later`` ones are joined only after this ON."""
+    """The occurrences whose columns a name can refer to; an ON does not see ``later`` ones."""
 
     statement: Statement
     occurrences: tuple[Occurrence, ...]
@@ -43,10 +43,10 @@ class Scope:
         for each in self.occurrences:
             if each.alias.lower() == name.lower():
                 return each
-        raise self._no_alias(qualifier, name)
+        raise self._unknown_alias(qualifier, name)
 
-    def column(self, node: exp.Column) -> tuple[Ref, SqlType]:
-        """The one column this name means, and its type."""
+    def find_column(self, node: exp.Column) -> tuple[Ref, SqlType]:
+        """The column that a name refers to, and its type."""
         accept_only(self.statement, node, "this", "table", "db")
         if node.args.get("db"):
             place = self.statement.at(node)
@@ -61,49 +61,56 @@ class Scope:
         ]
         if len(found) > 1:
             meanings = " or ".join(one_line(str(ref)) for ref, _ in found)
-            message = f"{one_line(name)} is ambiguous: it could be {meanings}"
-            raise SqlNameError(message, self.statement.at(node), "put the alias in front")
+            message = f"{one_line(name)} is ambiguous: it can be {meanings}"
+            raise SqlNameError(message, self.statement.at(node), "write alias.column")
         if not found:
-            self._guard_reach(
+            self._refuse_later(
                 node, name, [column.name for each in self.later for column in each.table.columns]
             )
             known = list_names(name, (column.name for each in among for column in each.table.columns))
             raise SqlNameError(
-                f"no column {self.statement.excerpt(node)}", self.statement.at(node), f"there is {known}"
+                f"there is no column {self.statement.excerpt(node)}",
+                self.statement.at(node),
+                f"the columns are {known}",
             )
         return found[0]
 
-    def _guard_reach(self, node: exp.Expr, name: str, later: list[str]) -> None:
+    def _refuse_later(self, node: exp.Expr, name: str, later: list[str]) -> None:
         if name.lower() in (each.lower() for each in later):
-            message = f"{one_line(name)} is not in reach of this ON, which sees only the tables before it"
+            message = f"{one_line(name)} is not visible in this ON, which sees only the tables before it"
             raise SqlNameError(message, self.statement.at(node), "put the condition in WHERE")
 
     def knows(self, node: exp.Column) -> bool:
+        """The name refers to exactly one column."""
         try:
-            self.column(node)
+            self.find_column(node)
         except SqlNameError:
             return False
         return True
 
-    def _no_alias(self, qualifier: exp.Expr, name: str) -> SqlNameError:
+    def _unknown_alias(self, qualifier: exp.Expr, name: str) -> SqlNameError:
         place = self.statement.at(qualifier)
-        self._guard_reach(qualifier, name, [each.alias for each in self.later])
+        self._refuse_later(qualifier, name, [each.alias for each in self.later])
         for each in self.occurrences:
             if each.table.name.lower() == name.lower():
-                message = f"{one_line(name)} is called {one_line(each.alias)} here"
-                return SqlNameError(message, place, "use that alias")
+                message = f"table {one_line(name)} has the alias {one_line(each.alias)} here"
+                return SqlNameError(message, place, "use the alias")
         known = list_names(name, (each.alias for each in self.occurrences))
-        return SqlNameError(f"no table or alias {one_line(name)} in FROM", place, f"there is {known}")
+        return SqlNameError(
+            f"there is no table or alias {one_line(name)} in FROM", place, f"the aliases are {known}"
+        )
 
 
 def find_table(statement: Statement, node: exp.Table, tables: Mapping[str, Table]) -> Table:
-    """The declared table that a place in FROM names."""
+    """The declared table that an entry of FROM names."""
     name = read_name(statement, node.this)
     for key, table in tables.items():
         if key.lower() == name.lower():
             return table
-    remedy = f"there is {list_names(name, tables)}" if tables else "declare it with CREATE STREAMING TABLE"
-    raise SqlNameError(f"no table {one_line(name)}", statement.at(node), remedy)
+    remedy = (
+        f"the tables are {list_names(name, tables)}" if tables else "declare it with CREATE STREAMING TABLE"
+    )
+    raise SqlNameError(f"there is no table {one_line(name)}", statement.at(node), remedy)
 
 
 def read_table_name(statement: Statement, node: exp.Expr, *known: str) -> str:
@@ -114,16 +121,18 @@ def read_table_name(statement: Statement, node: exp.Expr, *known: str) -> str:
         )
     if node.args.get("db"):
         place = statement.at(node)
-        raise SqlError("a table with a database in front is outside the language", place, "name it alone")
+        raise SqlError(
+            "a table name with a database is not supported", place, "write the name of the table alone"
+        )
     if isinstance(node.this, exp.Func):
-        message = f"the table function {statement.excerpt(node).partition('(')[0]} is outside the language"
+        message = f"the table function {statement.excerpt(node).partition('(')[0]} is not supported"
         raise SqlError(message, statement.at(node), "name a declared table")
     accept_only(statement, node, "this", *known)
     return read_name(statement, node.this)
 
 
 def list_names(wanted: str, names: Iterable[str]) -> str:
-    """The names that exist, those most like the wanted one first.
+    """The names that exist, the most similar ones first.
 
     >>> listing("prise", ["day", "price", "size"])
     'price, day, size'

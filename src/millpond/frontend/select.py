@@ -1,4 +1,4 @@
-"""sqlglot's SELECT and UNION → queries: FROM, the select list, grouping, output names."""
+"""Reads queries from SELECT and UNION: FROM, the select list, grouping, names of output columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millpond.errors import Position, SqlError, SqlNameError, SqlTypeError, one_
 from millpond.frontend.conditions import conjunction, read_group_condition, read_row_condition
 from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.expressions import Reader, bind, bind_star_column, has_aggregate, strip_parentheses
-from millpond.frontend.refusals import accept_only, refuse
+from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
 from millpond.frontend.scope import Scope, find_table, read_name, read_table_name
 from millpond.frontend.statement import Statement
 from millpond.query.model import TRUE, Condition, Item, Literal, Occurrence, Query, Ref, Select, Table, Term
@@ -21,12 +21,12 @@ from millpond.query.types import TIMESTAMP, SqlType
 
 MAX_SELECTS = 100
 MAX_ITEMS = 10_000
-_JOIN = "write JOIN … ON …, or list the tables in FROM and put the condition in WHERE"
+_JOIN = "the joins are JOIN … ON … and CROSS JOIN"
 
 
 @dataclass(frozen=True)
 class _TypedSelect:
-    """A select and the types of its columns."""
+    """A select and the types of its output columns."""
 
     select: Select
     types: tuple[SqlType | None, ...]
@@ -34,7 +34,7 @@ class _TypedSelect:
 
 @dataclass(frozen=True)
 class _SelectItem:
-    """A select item with ``*`` already written out: then ``column`` is one that it stands for."""
+    """A select item; ``column`` is set if the item comes from ``*``."""
 
     node: exp.Expr
     alias: str | None
@@ -43,7 +43,7 @@ class _SelectItem:
 
 
 def read_query(statement: Statement, tables: Mapping[str, Table]) -> Query:
-    """The query of a statement, resolved against the tables."""
+    """Read a query, with all names resolved."""
     reads: list[_TypedSelect] = []
     terms = _read_terms(statement, statement.tree, tables, reads)
     _check_union_columns(reads)
@@ -55,7 +55,7 @@ def read_query(statement: Statement, tables: Mapping[str, Table]) -> Query:
 def _read_terms(
     statement: Statement, tree: exp.Expr, tables: Mapping[str, Table], reads: list[_TypedSelect]
 ) -> tuple[Term, ...]:
-    """The terms whose bag union is the query; UNION makes one set of all before it and the next."""
+    """The terms whose bag union is the query; UNION makes one set of the terms before it and the next."""
     chain: list[tuple[exp.Expr, bool]] = []
     node = _strip_subquery(statement, tree)
     while isinstance(node, exp.Union):
@@ -63,10 +63,10 @@ def _read_terms(
         chain.append((node.expression, bool(node.args.get("distinct"))))
         node = _strip_subquery(statement, node.this)
     if not isinstance(node, exp.Select):
-        raise refuse(statement, node)
+        raise unsupported_error(statement, node)
     if len(reads) >= MAX_SELECTS:
         message = f"more than {MAX_SELECTS} selects in one UNION"
-        raise SqlError(message, statement.at(node), "split it into several queries")
+        raise SqlError(message, statement.at(node), "write several queries")
     reads.append(_read_select(statement, node, tables))
     terms: tuple[Term, ...] = (Term((reads[-1].select,), bool(node.args.get("distinct"))),)
     for right, distinct in reversed(chain):
@@ -84,17 +84,17 @@ def _strip_subquery(statement: Statement, node: exp.Expr) -> exp.Expr:
 
 
 def _check_union_columns(reads: Sequence[_TypedSelect]) -> None:
-    """Every select of a UNION has as many columns as the first, of types that go together."""
+    """Refuse a UNION whose selects differ in the number of columns or in types that cannot be compared."""
     kinds = list(reads[0].types)
     for read in reads[1:]:
         if len(read.types) != len(kinds):
-            message = f"this select has {len(read.types)} columns and the first of the UNION {len(kinds)}"
-            raise SqlError(message, read.select.position, "select as many columns in each")
+            message = f"the UNION starts with {len(kinds)} columns, this select has {len(read.types)}"
+            raise SqlError(message, read.select.position, "select the same number of columns in each")
         for index, (first, kind) in enumerate(zip(kinds, read.types, strict=True)):
             if first is not None and kind is not None and first.family is not kind.family:
                 name = one_line(read.select.items[index].name, 40)
                 message = (
-                    f"column {index + 1} of the UNION is {first} in a select before, and {name} is {kind}"
+                    f"column {index + 1} of the UNION is {first} in an earlier select, but {name} is {kind}"
                 )
                 raise SqlTypeError(message, read.select.position, "select columns of the same type")
             kinds[index] = first or kind
@@ -121,7 +121,7 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
 
 
 def _refuse_timestamps(statement: Statement, select: Select, items: Sequence[_SelectItem]) -> None:
-    """A join of streams has no timestamps in its result, as in paper 2: matches are told without them."""
+    """Refuse timestamps in the result of a join of streams; paper 2 defines such joins without them."""
     if sum(o.table.streaming for o in select.occurrences) < 2:
         return
     places: list[tuple[Position | None, frozenset[Ref]]] = [
@@ -133,27 +133,27 @@ def _refuse_timestamps(statement: Statement, select: Select, items: Sequence[_Se
         for ref in sorted(mentioned, key=str):
             table = select.occurrence(ref.occurrence).table
             if table.streaming and table.column(ref.column).type is TIMESTAMP:
-                message = f"{one_line(str(ref))} is a timestamp in the result of a join of streams"
-                raise SqlTypeError(message, place, "compare it in WHERE, and select other columns")
+                message = (
+                    f"the timestamp {one_line(str(ref))} in the result of a join of streams is not supported"
+                )
+                raise SqlTypeError(message, place)
 
 
 # --- FROM and WHERE ----------------------------------------------------------------------------------
 
 
 def _read_from(statement: Statement, node: exp.Select) -> list[tuple[exp.Table, exp.Expr | None]]:
-    """The tables of FROM, each with its ON."""
+    """The tables of FROM, each with its ON condition."""
     start = node.args.get("from_")
     if start is None:
-        raise SqlError(
-            "SELECT without FROM is outside the language", statement.at(node), "name a table in FROM"
-        )
+        raise SqlError("SELECT without FROM is not supported", statement.at(node), "name a table")
     accept_only(statement, start, "this")
     joins: list[tuple[exp.Table, exp.Expr | None]] = [(_read_table(statement, start.this), None)]
     for join in node.args.get("joins") or ():
         accept_only(statement, join, "this", "on", "kind", "side", "method")
         words = [join.args[key] for key in ("method", "side", "kind") if join.args.get(key)]
         if words and words not in (["INNER"], ["CROSS"]):
-            message = f"{' '.join(words)} JOIN is outside the language"
+            message = f"{' '.join(words)} JOIN is not supported"
             raise SqlError(message, statement.keyword_at(join, words[0]), _JOIN)
         joins.append((_read_table(statement, join.this), join.args.get("on")))
     return joins
@@ -161,10 +161,10 @@ def _read_from(statement: Statement, node: exp.Select) -> list[tuple[exp.Table, 
 
 def _read_table(statement: Statement, node: exp.Expr) -> exp.Table:
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
-        message = "a table or join in parentheses is outside the language"
+        message = "a table or join in parentheses is not supported"
         raise SqlError(message, statement.at(node), "leave out the parentheses")
     if not isinstance(node, exp.Table):
-        raise refuse(statement, node)
+        raise unsupported_error(statement, node)
     read_table_name(statement, node, "alias")
     return node
 
@@ -179,8 +179,8 @@ def _read_occurrences(
             accept_only(statement, written, "this")
         alias = read_name(statement, written.this if written else node.this)
         if alias.lower() in occurrences:
-            message = f"{one_line(alias)} stands twice in FROM"
-            raise SqlNameError(message, statement.at(written or node), "give each an alias of its own")
+            message = f"{one_line(alias)} appears twice in FROM"
+            raise SqlNameError(message, statement.at(written or node), "give each a different alias")
         occurrences[alias.lower()] = Occurrence(alias, table)
     return tuple(occurrences.values())
 
@@ -188,9 +188,9 @@ def _read_occurrences(
 def _read_where(
     scope: Scope, joins: Sequence[tuple[object, exp.Expr | None]], where: exp.Expr | None
 ) -> Condition:
-    """All ON conditions and WHERE: joins are inner, so where a condition stands makes no difference.
+    """The conjunction of all ON conditions and WHERE, which is the same for inner joins.
 
-    ON sees all tables before it: Spark binds the comma as tightly as JOIN.
+    ON sees all tables before it: to Spark a comma in FROM binds as tightly as JOIN.
     """
     conditions: list[Condition] = []
     for index, (_, on) in enumerate(joins):
@@ -221,7 +221,7 @@ def _read_items(statement: Statement, node: exp.Select, scope: Scope) -> list[_S
             message = f"more than {MAX_ITEMS} columns in one select"
             raise SqlError(message, statement.at(each), "name the columns you need")
     if not items:
-        raise SqlError("nothing is selected", statement.at(node), "name the columns after SELECT")
+        raise SqlError("nothing is selected", statement.at(node), "name columns after SELECT")
     return items
 
 
@@ -276,17 +276,17 @@ def _read_group_by(
     statement = scope.statement
     accept_only(statement, node, "expressions")
     if not node.expressions:
-        raise SqlError("GROUP BY names no column", statement.keyword_at(node, "GROUP"), "name the columns")
+        raise SqlError("GROUP BY has no column", statement.keyword_at(node, "GROUP"), "name the columns")
     return tuple(dict.fromkeys(_read_group_column(scope, each, items) for each in node.expressions))
 
 
 def _read_group_column(scope: Scope, node: exp.Expr, items: Sequence[_SelectItem]) -> Ref:
-    """A column, or what an ordinal or a select alias stands for; columns come first, as in Spark."""
+    """The column that a name, a position or a select alias refers to; as in Spark, columns come first."""
     statement, target = scope.statement, strip_parentheses(scope.statement, node)
     ordinal = read_constant(statement, target)
     if ordinal and isinstance(ordinal.expression, Literal) and type(ordinal.expression.value) is int:
         if not 1 <= ordinal.expression.value <= len(items):
-            message = f"GROUP BY {statement.excerpt(node)} is no position of the select list"
+            message = f"GROUP BY {statement.excerpt(node)} is not a position in the select list"
             raise SqlError(message, statement.at(node), f"write 1 to {len(items)}, or a column")
         item = items[ordinal.expression.value - 1]
         if item.column:
@@ -295,15 +295,15 @@ def _read_group_column(scope: Scope, node: exp.Expr, items: Sequence[_SelectItem
     elif isinstance(target, exp.Column) and not target.args.get("table") and not scope.knows(target):
         target = strip_parentheses(statement, _find_aliases(items).get(target.name.lower(), target))
     if isinstance(target, exp.Column) and not isinstance(target.this, exp.Star):
-        return scope.column(target)[0]
+        return scope.find_column(target)[0]
     if isinstance(target, exp.Rollup | exp.Cube | exp.GroupingSets):
-        raise refuse(statement, target)
-    message = f"GROUP BY {statement.excerpt(node)} is outside the language"
-    raise SqlError(message, statement.at(node), "group by plain columns")
+        raise unsupported_error(statement, target)
+    message = f"GROUP BY {statement.excerpt(node)} is not supported"
+    raise SqlError(message, statement.at(node), UPSTREAM)
 
 
 def _find_aliases(items: Sequence[_SelectItem]) -> dict[str, exp.Expr]:
-    """Select items by alias; an alias given twice stands for nothing."""
+    """Select items by alias, without aliases that are given twice."""
     counts = Counter(item.alias.lower() for item in items if item.alias)
     return {i.alias.lower(): i.node for i in items if i.alias and counts[i.alias.lower()] == 1}
 
@@ -313,6 +313,6 @@ def _read_having(reader: Reader, node: exp.Expr | None, items: Sequence[_SelectI
         return TRUE
     if reader.grouped is None:
         place = reader.statement.keyword_at(node, "HAVING")
-        message = "HAVING with neither GROUP BY nor an aggregate in the select list is outside the language"
+        message = "HAVING with neither GROUP BY nor an aggregate in the select list is not supported"
         raise SqlError(message, place, "put the condition in WHERE")
     return read_group_condition(replace(reader, aliases=_find_aliases(items)), node.this)

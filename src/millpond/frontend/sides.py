@@ -1,4 +1,4 @@
-"""sqlglot's nodes → the sides of comparisons, constants folded."""
+"""Reads the sides of comparisons from sqlglot's nodes, and folds constants."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from millpond.frontend.expressions import (
     require_number,
     strip_parentheses,
 )
-from millpond.frontend.refusals import accept_only, refuse
+from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.statement import AGGREGATES
 from millpond.query.durations import parse_duration
 from millpond.query.model import Arithmetic, Expr, Literal, Ref
@@ -32,7 +32,7 @@ _SHAPE = "compare columns with each other or with constants, as in A < B, A + 1 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison."""
+    """One side of a comparison, its type (None: the untyped NULL) and sqlglot's node."""
 
     expression: Expr
     type: SqlType | None
@@ -42,7 +42,7 @@ class Side:
 def read_group_side(reader: Reader, node: exp.Expr) -> Side:
     """A side of a comparison in HAVING: any expression over aggregates and group columns."""
     if not any(isinstance(each, exp.Column | exp.Func) for each in node.walk()):
-        return read_row_side(reader, node)  # no columns: folded
+        return read_row_side(reader, node)  # without columns it is a constant
     bound = bind(reader, node)
     return Side(bound.expression, bound.type, node)
 
@@ -55,7 +55,7 @@ def read_row_side(reader: Reader, node: exp.Expr) -> Side:
     if found:
         return Side(found.expression, found.type, node)
     if isinstance(inner, exp.Column) and not isinstance(inner.this, exp.Star):
-        ref, kind = reader.scope.column(inner)
+        ref, kind = reader.scope.find_column(inner)
         if statement.pluses(inner):
             require_number(statement, "+", inner, kind)
         return Side(ref, kind, node)
@@ -67,22 +67,28 @@ def read_row_side(reader: Reader, node: exp.Expr) -> Side:
         accept_only(statement, inner, "this", "expression", "typed", "safe")
         return _compute(reader, inner, OPERATORS[type(inner)])
     if isinstance(inner, AGGREGATES):
-        message = f"the aggregate {statement.excerpt(inner)} is outside the language in a condition on rows"
+        message = f"the aggregate {statement.excerpt(inner)} is not supported in WHERE, ON or CHECK"
         raise SqlError(message, statement.at(inner), "put it in HAVING")
     if type(inner) in CONDITIONS:
         raise SqlError(
-            f"{statement.excerpt(inner)} stands where a value is expected", statement.at(inner), _SHAPE
+            f"{statement.excerpt(inner)} is a condition, but a value is expected",
+            statement.at(inner),
+            _SHAPE,
         )
-    raise refuse(statement, inner)
+    raise unsupported_error(statement, inner)
 
 
 def _read_interval(reader: Reader, node: exp.Interval) -> Side:
-    """A length of time: ``INTERVAL 10 SECONDS``, ``INTERVAL '1' HOUR``."""
+    """A duration: ``INTERVAL 10 SECONDS``, ``INTERVAL '1' HOUR``."""
     written = f"{node.this.name} {node.text('unit')}"
     micros = parse_duration(written)
     if micros is None:
-        message = f"INTERVAL {one_line(written, 40)} is not a length of time"
-        raise SqlError(message, reader.statement.at(node), "write INTERVAL 10 SECONDS; units go up to weeks")
+        message = f"INTERVAL {one_line(written, 40)} is not a duration"
+        raise SqlError(
+            message,
+            reader.statement.at(node),
+            "write INTERVAL 10 SECONDS; the units are microseconds up to weeks",
+        )
     return Side(Literal(timedelta(microseconds=micros), INTERVAL), INTERVAL, node)
 
 
@@ -91,7 +97,7 @@ def _negate(reader: Reader, node: exp.Neg) -> Side:
     require_number(reader.statement, "-", node.this, side.type)
     literal = side.expression
     if not isinstance(literal, Literal):
-        raise _refusal(reader, node, "turn the comparison round: A > -3 says the same as -A < 3")
+        raise _refusal(reader, node, "write -A < 3 as A > -3")
     return _fold(reader, node, lambda: literals.negate(literal))
 
 
@@ -105,7 +111,7 @@ def _compute(reader: Reader, node: exp.Expr, operator_: str) -> Side:
     if operator_ == "+" and isinstance(a, Literal):
         return _shift_column(reader, node, operator_, right, a)
     if operator_ == "-" and isinstance(a, Literal):
-        remedy = "leave the column alone on one side: A > 7 says the same as 10 - A < 3"
+        remedy = "write 10 - A < 3 as A > 7"
         raise _refusal(reader, node, remedy)
     raise _refusal(reader, node, _SHAPE)
 
@@ -145,12 +151,12 @@ def _add_shift(reader: Reader, node: exp.Expr, operator_: str, column: Expr, by:
     before = column.right
     if isinstance(before.value, float) or isinstance(by.value, float):
         # (x + 0.1) + 0.2 is not x + (0.1 + 0.2)
-        raise _refusal(reader, node, "add the constants up into one")
+        raise _refusal(reader, node, "write the two constants as one")
     first = literals.negate(before) if column.operator == "-" else before
     total = _fold(reader, node, lambda: literals.compute(operator_, first, by)).expression
     return Arithmetic("+", column.left, total)
 
 
 def _refusal(reader: Reader, node: exp.Expr, remedy: str) -> SqlError:
-    message = f"{reader.statement.excerpt(node)} is outside the language in a condition on rows"
+    message = f"{reader.statement.excerpt(node)} is not supported in WHERE, ON or CHECK"
     return SqlError(message, reader.statement.at(node), remedy)

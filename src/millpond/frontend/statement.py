@@ -1,7 +1,7 @@
-"""One statement: its text, sqlglot's tree of it, and where in the text each node of the tree stands.
+"""A statement: its text, sqlglot's tree, and the position in the text of each node of the tree.
 
-sqlglot keeps places for names, constants and calls only.  All other nodes stand from their first to
-their last leaf, widened by the tokens that belong to them: ``IN (…)`` up to its parenthesis, ``-x`` from
+sqlglot records positions for names, constants and calls only.  Any other node reaches from its first to
+its last leaf, extended by the tokens that belong to it: ``IN (…)`` to its closing parenthesis, ``-x`` to
 its sign.
 """
 
@@ -16,12 +16,12 @@ from millpond.errors import Position, SqlError, one_line
 AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median)
 _LEAVES = (exp.Identifier, exp.Literal, exp.Star, *AGGREGATES)
 _CASTS = (exp.Cast, exp.TryCast)
-_WORDLESS: dict[type[exp.Expr], tuple[TokenType, ...]] = {  # leaves that sqlglot gives no place
+_WORDLESS: dict[type[exp.Expr], tuple[TokenType, ...]] = {  # leaves for which sqlglot records no position
     exp.Boolean: (TokenType.TRUE, TokenType.FALSE),
     exp.Null: (TokenType.NULL,),
     exp.Literal: (TokenType.NUMBER,),  # .5
 }
-# Trees may be this deep; chains of AND, OR and UNION are read in a loop and count once.
+# The deepest tree that is read; a chain of AND, OR or UNION counts as one level.
 MAX_DEPTH = 150
 _CHAINS = (exp.And, exp.Or, exp.Union)
 
@@ -29,7 +29,8 @@ Span = tuple[int, int]  # the first and the last token
 
 
 def position(text: str, offset: int) -> Position:
-    """
+    """The line and column of an offset in the text.
+
     >>> position("SELECT\\n  A", 9)
     Position(line=2, column=3)
     """
@@ -63,11 +64,11 @@ class Statement:
                 raise SqlError(
                     f"an expression is nested more than {MAX_DEPTH} levels deep",
                     self.at(node),
-                    "write it in a simpler way, or as several queries",
+                    "simplify it",
                 )
             depth[id(node.parent)] = max(depth.get(id(node.parent), 0), deep)
 
-    # --- what a node is in the text ------------------------------------------------------------------
+    # --- the text of a node ----------------------------------------------------------------------------
 
     def slice(self, node: exp.Expr) -> str:
         """The user's own spelling of a node."""
@@ -75,18 +76,20 @@ class Statement:
         return self.text[self.tokens[first].start : self.tokens[last].end + 1]
 
     def slice_with_signs(self, node: exp.Expr) -> str:
-        """The same with the + signs in front of it."""
+        """The user's own spelling of a node, with the + signs in front of it."""
         first, last = self.span(node)
         return self.text[self.tokens[first - self.pluses(node)].start : self.tokens[last].end + 1]
 
     def excerpt(self, node: exp.Expr) -> str:
-        """The same, fit for a message."""
+        """The user's own spelling of a node, shortened to one line for a message."""
         return one_line(self.slice(node))
 
     def at(self, node: exp.Expr) -> Position:
+        """The position of a node."""
         return self.token_at(self.span(node)[0])
 
     def token_at(self, index: int) -> Position:
+        """The position of a token."""
         return position(self.text, self.tokens[index].start)
 
     def word(self, index: int) -> str:
@@ -94,7 +97,7 @@ class Statement:
         return " ".join(self.tokens[index].text.upper().split()) if 0 <= index < len(self.tokens) else ""
 
     def keyword_at(self, node: exp.Expr, *keywords: str) -> Position:
-        """Where a construct starts that has one of some keywords; the node itself where none is found."""
+        """The position of the first of these keywords in or near a node; the node's own if there is none."""
         first, last = self.span(node)
         for index in (*range(first, last + 1), *range(first - 1, -1, -1), *range(last + 1, len(self.tokens))):
             if index not in self.leaves and not set(keywords).isdisjoint(self.word(index).split()):
@@ -102,7 +105,7 @@ class Statement:
         return self.token_at(first)
 
     def span(self, node: exp.Expr) -> Span:
-        """A node's tokens, or those of what it is part of where it has none of its own."""
+        """The first and the last token of a node; of the nearest node above it if it has none of its own."""
         here: exp.Expr | None = node
         while here is not None:
             if id(here) in self._spans:
@@ -111,7 +114,7 @@ class Statement:
         return 0, len(self.tokens) - 1
 
     def pluses(self, node: exp.Expr) -> int:
-        """The number of + signs in front of a value: they are not in the tree."""
+        """The number of + signs in front of a value; sqlglot leaves them out of the tree."""
         return 0 if isinstance(node, exp.Binary) else self._pluses(self.span(node)[0])
 
     def _pluses(self, first: int) -> int:
@@ -122,10 +125,10 @@ class Statement:
         is_binary = before in self.leaves or self.word(before) in (")", "NULL", "TRUE", "FALSE")
         return count - is_binary if count else 0
 
-    # --- finding the places --------------------------------------------------------------------------
+    # --- finding the positions ---------------------------------------------------------------------------
 
     def _own_tokens(self, nodes: list[exp.Expr]) -> dict[int, int]:
-        """The token of each leaf; leaves without a place take the next fitting token before the next leaf."""
+        """The token of each leaf; one without a position takes the next matching token."""
         starts: dict[int, int] = {}
         for index, token in enumerate(self.tokens):
             starts.setdefault(token.start, index)

@@ -1,4 +1,4 @@
-"""Lengths of time as they are written: '10 seconds', '1 hour 30 minutes'."""
+"""Durations as users write them: '10 seconds', '1 hour 30 minutes'."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MICROS = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
-# The words in which an INTERVAL is written.
+# The words that an INTERVAL consists of.
 INTERVAL_WORDS = frozenset(("INTERVAL", *(f"{unit}{s}".upper() for unit in _MICROS for s in ("", "s"))))
 _UNIT = rf"(?:{'|'.join(_MICROS)})s?"
 _WHOLE = re.compile(rf"\s*(?:interval\s+)?[0-9]+\s*{_UNIT}(?:\s+[0-9]+\s*{_UNIT})*\s*", re.IGNORECASE)
@@ -21,9 +21,9 @@ _PIECE = re.compile(rf"([0-9]+)\s*({'|'.join(_MICROS)})s?", re.IGNORECASE)
 
 
 def parse_duration(text: str) -> int | None:
-    """Microseconds; None where the text is not a length of time.
+    """The microseconds of a duration; None if the text is not one.
 
-    >>> length_of_time("10 seconds"), length_of_time("interval 1 minute 30 seconds"), length_of_time("soon")
+    >>> parse_duration("10 seconds"), parse_duration("interval 1 minute 30 seconds"), parse_duration("soon")
     (10000000, 90000000, None)
     """
     if not _WHOLE.fullmatch(text):
