@@ -1,4 +1,4 @@
-"""One hierarchy for everything a user can get wrong."""
+"""The hierarchy of errors that users see."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """A place in the SQL text, both parts counted from 1."""
+    """A position in the SQL text; lines and columns count from 1."""
 
     line: int
     column: int
@@ -17,7 +17,7 @@ class Position:
 
 
 class MillpondError(Exception):
-    """Base class: one clear line, where it is, and what to do about it.
+    """Base class: a message of one line, the position in the SQL text, and a remedy.
 
     >>> print(MillpondError("no table named X", Position(3, 15), "declare it with CREATE STREAMING TABLE"))
     line 3, column 15: no table named X; declare it with CREATE STREAMING TABLE
@@ -33,27 +33,27 @@ class MillpondError(Exception):
 
 
 class SqlError(MillpondError):
-    """The text is not SQL of the language: syntax, a construct outside it, or too large to read."""
+    """The text is not valid: a syntax error, an unsupported construct, or a text that is too large."""
 
 
 class SqlNameError(SqlError):
-    """A table or column that does not exist, or is ambiguous."""
+    """A table or column does not exist, or its name is ambiguous."""
 
 
 class SqlTypeError(SqlError):
-    """Values of types that do not go together."""
+    """A value has the wrong type, or values of different types are combined."""
 
 
 class NotUnboundedError(MillpondError):
-    """A witness of growth was asked for a query that has none."""
+    """A witness was requested for a query that is not unbounded."""
 
 
 class WitnessSizeError(MillpondError):
-    """A column's type has too few values for a witness of the size asked for."""
+    """A column's type has too few values for a witness of the requested size."""
 
 
 class NotBoundedError(MillpondError):
-    """A query that is not known to be bounded is not run; ``explanation`` is the verdict in prose."""
+    """The query is not known to be bounded and cannot be run; ``explanation`` is the verdict as text."""
 
     def __init__(self, message: str, explanation: str, remedy: str) -> None:
         super().__init__(message, remedy=remedy)
@@ -61,11 +61,11 @@ class NotBoundedError(MillpondError):
 
 
 class RunError(MillpondError):
-    """A run failed: Spark, the data or the machine, not what the user wrote."""
+    """A run failed because of Spark, the data or the machine."""
 
 
 def one_line(text: str, width: int = 60) -> str:
-    """Text that is safe to put into a message: printable, on one line, not too long.
+    """The text made fit for a message: printable, on one line, and shortened to ``width``.
 
     >>> one_line("a  <\\n b", 5)
     'a < b'

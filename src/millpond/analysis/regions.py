@@ -62,8 +62,8 @@ class Ordering:
         # Dense values crowd between those of relations as well, wherever these may lie.
         loose = ~closure.stepped & ~closure.pinned
         by_itself = closure.with_anchors(()) if closure.anchors else closure
-        out[0] = np.where(loose, by_itself.low_end, closure.low_end)
-        out[top] = np.where(loose, by_itself.high_end, closure.high_end)
+        out[0] = np.where(loose, by_itself.unbounded_below, closure.unbounded_below)
+        out[top] = np.where(loose, by_itself.unbounded_above, closure.unbounded_above)
         for i in np.flatnonzero(loose):
             low, high = ranges[i].low, ranges[i].high
             for r in range(1, top):

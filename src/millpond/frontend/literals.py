@@ -42,8 +42,8 @@ def to_boolean(value: bool) -> Literal:
 def parse_number(spelling: str) -> Literal:
     """A numeric literal with the type that Spark gives it; ValueError says what is wrong.
 
-    >>> number("10").type.name, number("0.50").type.name, number("1e3").type.name, number("7L").type.name
-    ('INT', 'DECIMAL(2,2)', 'DOUBLE', 'BIGINT')
+    >>> [parse_number(text).type.name for text in ("10", "0.50", "1e3", "7L")]
+    ['INT', 'DECIMAL(2,2)', 'DOUBLE', 'BIGINT']
     """
     match = _NUMBER.fullmatch(spelling)
     if not match:
@@ -97,7 +97,7 @@ def _check_range(value: int, kind: SqlType) -> Literal:
 def parse_date(value: str) -> Literal:
     """A DATE from its text; ValueError says what is wrong.
 
-    >>> day("2024-2-29").value
+    >>> parse_date("2024-2-29").value
     datetime.date(2024, 2, 29)
     """
     match = _DATE.fullmatch(value.strip())
@@ -112,7 +112,7 @@ def parse_date(value: str) -> Literal:
 def parse_timestamp(value: str) -> Literal:
     """A TIMESTAMP from its text, without a time zone; ValueError says what is wrong.
 
-    >>> moment("2024-02-29 12:30").value
+    >>> parse_timestamp("2024-02-29 12:30").value
     datetime.datetime(2024, 2, 29, 12, 30)
     """
     wrong = ValueError("is not a timestamp; write yyyy-mm-dd hh:mm:ss without a time zone")
@@ -229,7 +229,7 @@ def _scale(value: Decimal) -> int:
 def spark_name(literal: Literal) -> str:
     """The name that Spark gives to an output column with this constant.
 
-    >>> spark_name(number("1e10")), spark_name(NULL), spark_name(day("2024-01-02"))
+    >>> spark_name(parse_number("1e10")), spark_name(NULL), spark_name(parse_date("2024-01-02"))
     ('1.0E10', 'NULL', "DATE '2024-01-02'")
     """
     value = literal.value

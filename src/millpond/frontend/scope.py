@@ -134,7 +134,7 @@ def read_table_name(statement: Statement, node: exp.Expr, *known: str) -> str:
 def list_names(wanted: str, names: Iterable[str]) -> str:
     """The names that exist, the most similar ones first.
 
-    >>> listing("prise", ["day", "price", "size"])
+    >>> list_names("prise", ["day", "price", "size"])
     'price, day, size'
     """
     unique = list(dict.fromkeys(names))

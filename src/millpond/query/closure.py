@@ -1,11 +1,11 @@
-"""Difference bounds: everything a conjunction of comparisons implies, by shortest paths.
+"""The closure of a conjunction: every difference bound that it implies, computed by shortest paths.
 
 A node is a column, or the origin of a family of comparable types (numbers, dates, strings, booleans).
 An edge bounds ``x - y`` from above; ``A < B`` over integers is ``A - B <= -1``, ``A <= k`` is
-``A - origin <= k``.  Shortest paths close the system: exact over the integers and over dense domains,
-satisfiable iff there is no negative cycle.  Where integers and dense columns are compared with each
-other, bounds are rounded to the coarser grid and closed again; what is implied is then always true,
-though a rare contradiction may go unnoticed.
+``A - origin <= k``.  Shortest paths close the system.  The closure is exact over the integers and over
+dense domains, and satisfiable iff there is no negative cycle.  If integers are compared with dense
+columns, bounds are rounded to the coarser grid and the system is closed again: every bound is then
+implied, but a rare contradiction may not be detected.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from millpond.query.types import Domain, SqlType
 
 Matrix = NDArray[Any]
 
-# Above this a path length is no longer exact in a float; Python integers take over.
+# Longer paths are not exact in a float and are computed with Python integers.
 _EXACT_FLOAT = float(1 << 51)
-# Rounds of rounding to a grid and closing again; pure integer or pure dense systems need one.
+# The most rounds of rounding and closing; a pure integer or pure dense system needs one.
 _MAX_ROUNDS = 64
-# Times that a column is placed anew because a disequality left no value to another.
+# The most times that ``solve`` backtracks because a disequality left a column without a value.
 _MAX_STEPS_BACK = 60
 
 
 @dataclass(frozen=True)
 class Node:
-    """A column with the facts of its type that the closure needs."""
+    """A column and its type."""
 
     ref: Ref
     type: SqlType
@@ -44,7 +44,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Difference:
-    """``left - right <= bound`` (or ``<``); None stands for the origin of the other side's family."""
+    """``left - right <= bound``, or ``<`` if strict; None is the origin of the other side's family."""
 
     left: Ref | None
     right: Ref | None
@@ -63,7 +63,7 @@ class Disequality:
 
 @dataclass(frozen=True)
 class Range:
-    """What a column's values are confined to; None is no bound."""
+    """The range of a column's values; None is no bound."""
 
     low: Fraction | None
     high: Fraction | None
@@ -113,7 +113,7 @@ class Closure:
         differences: Iterable[Difference],
         disequalities: Iterable[Disequality] = (),
     ) -> Closure:
-        """Close the system.  Types that are bounded by themselves contribute their ends."""
+        """Close the system.  Bounded types add their least and greatest value."""
         nodes = list(nodes)
         facts = [*differences, *_type_bounds(nodes)]
         apart = list(disequalities)
@@ -134,15 +134,15 @@ class Closure:
         return closure
 
     def with_anchors(self, anchors: Collection[Ref]) -> Closure:
-        """The same closure where some columns have finitely many values, unknown as these may be.
+        """The same closure, with columns (*anchors*) that have finitely many, unknown values.
 
-        They bound what is compared with them, as constants do.
+        Like constants, they bound the columns that are compared with them.
         """
         return Closure(self.nodes, self.unit, self._length, self._weight, anchors)
 
     # --- building ----------------------------------------------------------------------------------
 
-    def _ends(self, left: Ref | None, right: Ref | None) -> tuple[int, int]:
+    def _endpoints(self, left: Ref | None, right: Ref | None) -> tuple[int, int]:
         if left is None and right is None:
             raise ValueError("a difference needs a column")
         i = self.index[left] if left is not None else int(self.origin[self.index[right]])  # type: ignore[index]
@@ -151,7 +151,7 @@ class Closure:
 
     @cached_property
     def _grid(self) -> Matrix:
-        """The finest step of each pair of nodes, in units; 0 where one of them is dense."""
+        """The finer step of each pair of nodes, in units; 0 if one of them is dense."""
         steps = [int(n.type.step / self.unit) for n in self.nodes]
         coarsest = max(steps, default=1) or 1
         size = self._length.shape[0]
@@ -171,13 +171,13 @@ class Closure:
 
     def _add(self, differences: Iterable[Difference]) -> None:
         for d in differences:
-            i, j = self._ends(d.left, d.right)
+            i, j = self._endpoints(d.left, d.right)
             edge = self._encode(d.bound, d.strict, 0 if i == j else self._grid[i, j])
             if edge < self._length[i, j]:
                 self._length[i, j] = edge
 
     def _close(self) -> None:
-        """Floyd and Warshall, one vectorised step a node; then rounding to the grid until nothing moves."""
+        """Floyd-Warshall, vectorised by node; then round to the grid until nothing changes."""
         length = self._length
         mixed = len({n.type.step for n in self.nodes}) > 1
         for _ in range(_MAX_ROUNDS):
@@ -187,7 +187,7 @@ class Closure:
                 return
 
     def _round(self) -> bool:
-        """Round bounds between stepped nodes down to the grid; True if one moved."""
+        """Round bounds between discrete nodes down to the grid; True if one changed."""
         moved = False
         for i, j in np.argwhere((self._grid > 0) & np.isfinite(self._length.astype(float))):
             bound, strict = self._decode(self._length[i, j])
@@ -198,12 +198,12 @@ class Closure:
         return moved
 
     def _tighten(self, apart: list[Disequality]) -> None:
-        """``x <= y`` beside ``x <> y`` is ``x < y``; repeated until nothing moves."""
+        """Turn ``x <= y`` with ``x <> y`` into ``x < y``, until nothing changes."""
         moved = True
         while moved and self.satisfiable:
             moved = False
             for d in apart:
-                i, j = self._ends(d.left, d.right)
+                i, j = self._endpoints(d.left, d.right)
                 for a, b, value in ((i, j, d.value), (j, i, -d.value)):
                     if a != b and self._length[a, b] == self._encode(value, False, 0):
                         self._length[a, b] = self._encode(value, True, self._grid[a, b])
@@ -217,7 +217,7 @@ class Closure:
         whole = -(-int(length) // self._weight)
         return whole * self.unit, whole * self._weight != int(length)
 
-    # --- asking ------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------
 
     @property
     def satisfiable(self) -> bool:
@@ -225,7 +225,7 @@ class Closure:
 
     def bound(self, left: Ref | None, right: Ref | None) -> tuple[Fraction, bool] | None:
         """The least implied upper bound of ``left - right`` and whether it is strict."""
-        i, j = self._ends(left, right)
+        i, j = self._endpoints(left, right)
         return self._bound(i, j)
 
     def _bound(self, i: int, j: int) -> tuple[Fraction, bool] | None:
@@ -244,7 +244,7 @@ class Closure:
         )
 
     def keeps_apart(self, left: Ref, right: Ref | None, value: Fraction) -> bool:
-        """``left - right <> value`` follows from the order: the difference stays below or above it."""
+        """The bounds imply ``left - right <> value``: the difference is always below or always above."""
         over, under = self.bound(left, right), self.bound(right, left)
         return (over is not None and (over[0], not over[1]) < (value, True)) or (
             under is not None and (under[0], not under[1]) < (-value, True)
@@ -260,15 +260,16 @@ class Closure:
 
     @cached_property
     def finite(self) -> NDArray[np.bool_]:
-        """finite[i, j]: the difference of columns i and j is bounded from above."""
+        """finite[i, j]: the difference of columns i and j has an upper bound."""
         n = len(self.nodes)
         return np.asarray(self._length[:n, :n] != np.inf)
 
     @cached_property
     def below(self) -> NDArray[np.bool_]:
-        """below[i, j]: i stays below j up to a constant, however far out the two lie.
+        """below[i, j]: i is at most j plus a constant, in every region.
 
-        Between dense columns, whose values crowd between any two constants, the constant must be 0.
+        For dense columns, which have infinitely many values between any two constants, the constant must
+        be 0.
         """
         n = len(self.nodes)
         dense = ~self.stepped
@@ -277,7 +278,7 @@ class Closure:
 
     @cached_property
     def fixed(self) -> NDArray[np.bool_]:
-        """fixed[i, j]: the difference of columns i and j is one constant."""
+        """fixed[i, j]: the difference of columns i and j is a constant."""
         n = len(self.nodes)
         inner = self._length[:n, :n]
         with np.errstate(invalid="ignore"):
@@ -285,18 +286,18 @@ class Closure:
 
     @cached_property
     def _fixed_points(self) -> list[list[int]]:
-        """For each column the nodes that are like constants to it: its origin, and the anchors."""
+        """For each column the nodes that act as constants: its origin and the anchors."""
         anchors = [self.index[ref] for ref in self.anchors if ref in self.index]
         return [[int(z), *anchors] for z in self.origin]
 
     @cached_property
-    def low_end(self) -> NDArray[np.bool_]:
+    def unbounded_below(self) -> NDArray[np.bool_]:
         """Columns without a lower bound."""
         free = [all(self._length[z, i] == np.inf for z in zs) for i, zs in enumerate(self._fixed_points)]
         return np.asarray(free, dtype=bool)
 
     @cached_property
-    def high_end(self) -> NDArray[np.bool_]:
+    def unbounded_above(self) -> NDArray[np.bool_]:
         """Columns without an upper bound."""
         free = [all(self._length[i, z] == np.inf for z in zs) for i, zs in enumerate(self._fixed_points)]
         return np.asarray(free, dtype=bool)
@@ -314,15 +315,15 @@ class Closure:
 
     @cached_property
     def bounded(self) -> NDArray[np.bool_]:
-        """Columns with finitely many values (Definition 4.5 of paper 1, and its section 9 for dense ones)."""
-        return np.where(self.stepped, ~(self.low_end | self.high_end), self.pinned)
+        """Columns with finitely many values (paper 1, Definition 4.5; section 9 for dense domains)."""
+        return np.where(self.stepped, ~(self.unbounded_below | self.unbounded_above), self.pinned)
 
     def is_bounded(self, ref: Ref) -> bool:
         return bool(self.bounded[self.index[ref]])
 
     @cached_property
     def by_constants(self) -> NDArray[np.bool_]:
-        """by_constants[i, j]: what constants say of i and of j already bounds i - j as tightly."""
+        """by_constants[i, j]: the constant bounds of i and of j already imply the bound of i - j."""
         n = len(self.nodes)
         out = np.zeros((n, n), dtype=bool)
         for family, zero in self._origin_of_family.items():
@@ -334,7 +335,7 @@ class Closure:
         return out
 
     def is_implied_by_constants(self, left: Ref | None, right: Ref | None) -> bool:
-        """What constants say of each already bounds ``left - right`` as tightly; relations are none."""
+        """The constant bounds of both columns, without anchors, imply the bound of ``left - right``."""
         if left is None or right is None:
             return True
         i, j = self.index[left], self.index[right]
@@ -343,7 +344,7 @@ class Closure:
         )
 
     def through(self, k: int) -> NDArray[np.bool_]:
-        """through(k)[i, j]: the bounds of i and of j against node k already bound i - j as tightly."""
+        """through(k)[i, j]: the bounds of i and of j against node k already imply the bound of i - j."""
         n = len(self.nodes)
         length = self._length
         return np.asarray((length[:n, k, None] + length[None, k, :n] <= length[:n, :n]) & self.finite)
@@ -353,14 +354,14 @@ class Closure:
     def solve(
         self, given: Mapping[Ref, Fraction], apart: Sequence[Disequality] = ()
     ) -> dict[Ref, Fraction] | None:
-        """A value for every column, with those given, satisfying the system and the disequalities.
+        """A value for every column that satisfies the system and the disequalities, with those given.
 
-        A closed system lets any partial solution be extended, so columns are taken one at a time; only
-        disequalities can block a value, and then the next one is tried, or another one for a column that
-        is in the way.  None if no value is left, or none was found in some steps back.
+        In a closed system every partial solution can be extended, so columns get their values one at a
+        time.  Only a disequality can exclude a value; then the next value is tried, or the search
+        backtracks.  None if there is no solution, or none was found within the limit of backtracking.
         """
         size = self._length.shape[0]
-        plain = self._weight == 1 and self._length.dtype == np.float64  # integers that a float holds exactly
+        plain = self._weight == 1 and self._length.dtype == np.float64  # integers that are exact in a float
         value: Matrix = np.zeros(size, dtype=np.float64 if plain else object)
         done = np.zeros(size, dtype=bool)
         done[len(self.nodes) :] = True
@@ -374,7 +375,7 @@ class Closure:
         at = steps_back = 0
         while at < len(order):
             i = order[at]
-            ends = self._plain_ends(i, value, done) if plain else self._ends_of(i, value, done)
+            ends = self._plain_bounds_given(i, value, done) if plain else self._bounds_given(i, value, done)
             taken = {Fraction(value[j]) + v / self.unit for j, v in forbidden.get(i, ()) if done[j]}
             step = self.nodes[i].type.step / self.unit
             chosen = find_free_value(*ends, step, taken | tried[i], margin=len(apart))
@@ -383,7 +384,7 @@ class Closure:
                 at += 1
                 continue
             steps_back += 1
-            blocked = bool(taken or tried[i])  # else the given values contradict the system
+            blocked = bool(taken or tried[i])  # otherwise the given values contradict the system
             back = self._last_involved(order[:at], i, {j for j, _ in forbidden.get(i, ())})
             if not blocked or back is None or steps_back > _MAX_STEPS_BACK:
                 return None
@@ -398,7 +399,7 @@ class Closure:
         return solution if _all_apart(solution, apart) else None
 
     def _last_involved(self, placed: Sequence[int], i: int, unequal: Collection[int]) -> int | None:
-        """The place of the last column that a blocked one is compared with."""
+        """The index of the last placed column that is compared with column i."""
         for place in range(len(placed) - 1, -1, -1):
             j = placed[place]
             if j in unequal or self._length[i, j] != np.inf or self._length[j, i] != np.inf:
@@ -406,26 +407,29 @@ class Closure:
         return None
 
     def _forbidden(self, apart: Sequence[Disequality]) -> dict[int, list[tuple[int, Fraction]]]:
-        """For each node the others it must differ from: x <> other + value."""
+        """For each node, the nodes from which it must differ: x <> other + value."""
         out: dict[int, list[tuple[int, Fraction]]] = {}
         for d in apart:
-            i, j = self._ends(d.left, d.right)
+            i, j = self._endpoints(d.left, d.right)
             out.setdefault(i, []).append((j, d.value))
             out.setdefault(j, []).append((i, -d.value))
         return out
 
     @cached_property
     def _freedom(self) -> list[tuple[bool, bool, Any]]:
-        """A sort key: narrow columns first, so that those with room can step aside; before dense ones those
-        with steps, for which there need not be a value between two dense ones."""
+        """The order in which ``solve`` takes columns: discrete before dense ones, then by width.
+
+        Narrow columns come first, because wide ones can still avoid their values; discrete ones come first,
+        because there may be no discrete value between two dense ones.
+        """
         widths = [self._length[i, z] + self._length[z, i] for i, z in enumerate(self.origin)]
         return [
             (not stepped, w == np.inf, 0 if w == np.inf else w)
             for stepped, w in zip(self.stepped.tolist(), widths, strict=True)
         ]
 
-    def _ends_of(self, i: int, value: Matrix, done: NDArray[np.bool_]) -> tuple[End, End]:
-        """What the columns already placed leave to column i, in units; a flag says that an end is open."""
+    def _bounds_given(self, i: int, value: Matrix, done: NDArray[np.bool_]) -> tuple[End, End]:
+        """The bounds of column i, in units and with their strictness, given the columns that have a value."""
         low: End = None
         high: End = None
         for j in np.flatnonzero(done & (self._length[i, :] != np.inf)):
@@ -438,7 +442,7 @@ class Closure:
             low = candidate if low is None else max(low, candidate)
         return low, high
 
-    def _plain_ends(self, i: int, value: Matrix, done: NDArray[np.bool_]) -> tuple[End, End]:
+    def _plain_bounds_given(self, i: int, value: Matrix, done: NDArray[np.bool_]) -> tuple[End, End]:
         low = np.max(value[done] - self._length[done, i])
         high = np.min(value[done] + self._length[i, done])
         return (

@@ -1,7 +1,6 @@
-"""What a query means: its answer on finite streams, by trying every combination of rows.
+"""The reference semantics: evaluates a query on finite streams by trying every combination of rows.
 
-Conditions are three-valued as in SQL.  This is the definition against which certificates are
-confirmed; it is made for small inputs, not for speed.
+Conditions are three-valued as in SQL.  Witnesses are verified against it; it is meant for small inputs.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ Truther = Callable[[Sequence[Row]], bool | None]
 
 
 def compile_expression(expr: Expr, slots: Mapping[str, int]) -> Valuer:
-    """A function from a match (one row an occurrence) to the value of ``expr``."""
+    """Compile an expression to a function of a match (one row for each occurrence)."""
     match expr:
         case Literal(value=value):
             return lambda _: value
@@ -69,7 +68,7 @@ def compile_expression(expr: Expr, slots: Mapping[str, int]) -> Valuer:
 def _arithmetic(op: str, left: Any, right: Any) -> Any:
     if left is None or right is None:
         return None
-    if isinstance(right, timedelta):  # a moment and a length of time
+    if isinstance(right, timedelta):  # a timestamp and a duration
         return left + right if op == "+" else left - right
     if hasattr(left, "toordinal"):  # a date and a number of days
         return type(left).fromordinal(left.toordinal() + (right if op == "+" else -right))
@@ -96,7 +95,7 @@ def _remainder(left: Any, right: Any) -> Any:
 
 
 def compile_condition(cond: Condition, slots: Mapping[str, int]) -> Truther:
-    """A function from a match to True, False or None (unknown)."""
+    """Compile a condition to a function from a match to True, False or None (unknown)."""
     match cond:
         case Truth(value=value):
             return lambda _: value
@@ -137,9 +136,9 @@ def _connective(parts: list[Truther], decisive: bool) -> Truther:
 
 
 class Matcher:
-    """Finds the matches of a conjunction: one row an occurrence such that the condition is true.
+    """Finds the matches of a condition: one row for each occurrence such that the condition is true.
 
-    The occurrences are gone through from ``first`` on, next always the one that most can be tested of.
+    It binds occurrence ``first`` first, and then always the one with the most conditions to test.
     """
 
     def __init__(self, aliases: Sequence[str], cond: Condition, first: int = 0) -> None:
@@ -168,7 +167,7 @@ class Matcher:
             self._levels.append((slot, ready[slot]))
 
     def matches(self, rows: Sequence[Sequence[Row]]) -> Iterator[Match]:
-        """All matches, ``rows`` holding the rows of each occurrence in order."""
+        """All matches; ``rows`` are the rows of each occurrence, in order."""
         if not self._possible:
             return
         nothing: Row = {}
@@ -186,26 +185,26 @@ class Matcher:
 
 
 def answer(query: Query, data: Data) -> Counter[tuple[Value, ...]]:
-    """The multiset of result rows on the rows seen so far (``data`` by stream name)."""
+    """The multiset of result rows; ``data`` are the rows of each table, by name."""
     evaluation = Evaluation(query)
     evaluation.feed(data)
     return evaluation.answer()
 
 
 class Evaluation:
-    """A query as its rows come in: what was matched stays so, and only new rows are tried."""
+    """An incremental evaluation: earlier matches are kept, and only new rows are tried."""
 
     def __init__(self, query: Query) -> None:
         self._terms = [(term.distinct, [_Matched(s) for s in term.selects]) for term in query.terms]
 
     def copy(self) -> Evaluation:
-        """The same state, to be fed on by itself."""
+        """An independent copy of the state."""
         twin = copy(self)
         twin._terms = [(distinct, [m.copy() for m in selects]) for distinct, selects in self._terms]
         return twin
 
     def feed(self, rows: Data) -> None:
-        """Take more rows, by stream name."""
+        """Add rows, by stream name."""
         for _, selects in self._terms:
             for matched in selects:
                 matched.feed(rows)
@@ -222,7 +221,7 @@ class Evaluation:
 
 
 class _Matched:
-    """The rows of each occurrence of a select, and of their matches what the answer is made from."""
+    """The rows of each occurrence of a select, and the values that the answer needs of their matches."""
 
     def __init__(self, select: Select) -> None:
         self._select = select
@@ -243,7 +242,7 @@ class _Matched:
         return twin
 
     def feed(self, rows: Data) -> None:
-        """Add the matches that have a new row: the first such is of each occurrence in turn."""
+        """Add the matches with a new row, once for each occurrence that can be the first with a new row."""
         old = [list(known) for known in self._rows]
         new = [rows.get(o.table.name, ()) for o in self._select.occurrences]
         for known, more in zip(self._rows, new, strict=True):
@@ -278,7 +277,7 @@ class _Matched:
 def compile_result_row(
     select: Select, aggregates: Sequence[Aggregate]
 ) -> Callable[[Sequence[Value], Sequence[Value]], tuple[Value, ...] | None]:
-    """From a group's key and its aggregates' values to its result row; None where HAVING refuses it."""
+    """A function from a group's key and aggregates to its result row; None if HAVING excludes the group."""
     stand_in: dict[Expr, Ref] = {a: Ref("", f"a{i}") for i, a in enumerate(aggregates)}
     stand_in |= {ref: Ref("", f"g{i}") for i, ref in enumerate(select.group_by or ())}
     slots = {"": 0}
@@ -293,7 +292,7 @@ def compile_result_row(
 
 
 def aggregate_values(aggregate: Aggregate, values: Mapping[Value, int]) -> Value:
-    """The aggregate of a multiset of non-null values, with Spark's results on the empty one."""
+    """The aggregate of a multiset of non-NULL values; on the empty one, the same as in Spark."""
     count = sum(values.values())
     if aggregate.function == "COUNT":
         return len(values) if aggregate.distinct else count

@@ -1,19 +1,19 @@
-"""One value between two ends."""
+"""Finds a value between two bounds that is not taken yet."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-# An end of a range and whether it is excluded; None where there is no end.
+# A bound and whether it is excluded; None if there is no bound.
 End = tuple[Fraction, bool] | None
 
 
 def find_free_value(
     low: End, high: End, step: Fraction, taken: set[Fraction], margin: int
 ) -> Fraction | None:
-    """A value between two ends, near to the lower one, that is not taken.
+    """A value between two bounds, close to the lower one, that is not taken; None if there is none.
 
-    Where there is only one end, ``room`` steps are left to it: columns in between may have to differ.
+    With a single bound, ``margin`` steps next to it stay free, because other columns may need values there.
     """
     if step:
         return _find_stepped(low, high, step, taken, margin)

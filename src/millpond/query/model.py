@@ -1,7 +1,7 @@
-"""What is asked: a continuous query, resolved against its catalog.
+"""The query model: tables, expressions, conditions and queries.
 
-Every node is an immutable value.  Names are resolved (a ``Ref`` names an occurrence of a table and a
-column as declared), types are checked, ``BETWEEN`` and ``IN`` are rewritten to comparisons.
+All nodes are immutable.  Names are resolved (a ``Ref`` names an occurrence of a table and a column as
+declared), types are checked, and ``BETWEEN`` and ``IN`` are rewritten as comparisons.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Column:
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """Where a table's rows come from: a Spark format and its options, as written."""
+    """The declared source of a table: a Spark format and its options, as written."""
 
     format: str
     options: Mapping[str, str]
@@ -79,8 +79,8 @@ class SourceSpec:
 class Table:
     """A stream, or a static relation.
 
-    ``checks`` are facts about every row; their ``Ref.occurrence`` is the table's own name.  A check that
-    is unknown (a NULL in it) does not exclude the row.  ``time`` names the application-time column.
+    ``checks`` hold for every row, or are unknown because of a NULL; their ``Ref.occurrence`` is the
+    table's name.  ``time`` is the name of the time column.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Ref:
-    """A column of an occurrence, by the occurrence's alias and the column's declared name."""
+    """A column of an occurrence: the alias of the occurrence and the declared name of the column."""
 
     occurrence: str
     column: str
@@ -129,7 +129,7 @@ class Negation:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """``COUNT(*)`` has no argument; ``distinct`` is set for COUNT(DISTINCT x) only."""
+    """An aggregate.  ``COUNT(*)`` has no argument; only COUNT(DISTINCT x) sets ``distinct``."""
 
     function: str  # COUNT SUM AVG MIN MAX MEDIAN
     argument: Expr | None
@@ -145,7 +145,7 @@ Expr = Literal | Ref | Arithmetic | Negation | Aggregate
 
 @dataclass(frozen=True)
 class Comparison:
-    """``text`` is the user's own spelling of the predicate, for messages."""
+    """A comparison; ``text`` is the user's own spelling of the predicate, for messages."""
 
     left: Expr
     operator: Op
@@ -185,7 +185,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class NotTrue:
-    """``operand IS NOT TRUE``: false or unknown.  What makes the branches of an OR disjoint under NULL."""
+    """``operand IS NOT TRUE``: false or unknown.  It makes the branches of an OR disjoint under NULL."""
 
     operand: Condition
 
@@ -199,7 +199,7 @@ TRUE = Truth(True)
 
 @dataclass(frozen=True)
 class Occurrence:
-    """One place of a table in FROM.  A stream joined with itself has several."""
+    """A table in FROM, under its alias.  A stream that is joined with itself has several occurrences."""
 
     alias: str
     table: Table
@@ -216,7 +216,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Select:
-    """``group_by`` is None without GROUP BY; with an aggregate and no GROUP BY there is one global group."""
+    """A SELECT.  ``group_by`` is None without GROUP BY; an aggregate then has one global group."""
 
     occurrences: tuple[Occurrence, ...]
     items: tuple[Item, ...]
@@ -235,7 +235,7 @@ class Select:
 
 @dataclass(frozen=True)
 class Term:
-    """The set (``distinct``) or bag of the rows of its selects; a bag has exactly one select."""
+    """The set (``distinct``) or the bag of the rows of its selects; a bag has exactly one select."""
 
     selects: tuple[Select, ...]
     distinct: bool
@@ -243,7 +243,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Query:
-    """The bag union of its terms.  ``columns`` are the output columns, unique."""
+    """The bag union of its terms.  ``columns`` are the names of the output columns, without duplicates."""
 
     terms: tuple[Term, ...]
     columns: tuple[str, ...]
@@ -260,4 +260,5 @@ class Query:
 
 
 def time_columns(table: Table) -> tuple[Column, ...]:
+    """The columns that can be the time column."""
     return tuple(c for c in table.columns if c.type.domain is Domain.TIME)

@@ -1,6 +1,6 @@
-"""Conditions in normal form: NOT at the literals, OR as branches, and branches made disjoint.
+"""Normal forms of conditions: NOT pushed to the literals, OR expanded to branches, branches made disjoint.
 
-Everything here holds in SQL's three-valued logic.
+All of it is sound in SQL's three-valued logic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from millpond.query.model import (
 )
 from millpond.query.trees import aliases_in, refs
 
-# A condition that splits into more parts than this is not analysed.
+# The most parts of a condition that are analysed.
 MAX_PARTS = 256
 _MAX_BRANCHES = 1024
 
@@ -30,11 +30,11 @@ Branch = tuple[Condition, ...]
 
 
 class TooManyParts(Exception):
-    """The condition has more branches than are worth looking at."""
+    """The condition has more branches than the limit."""
 
 
 def push_negations(cond: Condition, negated: bool = False) -> Condition:
-    """NOT pushed down to the literals; sound in three-valued logic, where De Morgan's laws hold."""
+    """Push NOT down to the literals by De Morgan's laws, which hold in three-valued logic."""
     match cond:
         case Truth(value=value):
             return Truth(not value) if negated and value is not None else cond
@@ -52,14 +52,14 @@ def push_negations(cond: Condition, negated: bool = False) -> Condition:
 
 
 def _flatten(kind: type[And] | type[Or], operands: Iterable[Condition]) -> Condition:
-    """A flattened connective without its constants."""
+    """The connective, flattened and without constants."""
     decisive, neutral = (Truth(True), Truth(False)) if kind is Or else (Truth(False), Truth(True))
     flat: list[Condition] = []
     for operand in operands:
         flat += operand.operands if isinstance(operand, kind) else (operand,)
     if decisive in flat:
         return decisive
-    # In a condition that must be true, UNKNOWN is as good as FALSE.
+    # A row qualifies only if the condition is true, so UNKNOWN counts as FALSE.
     kept = [c for c in flat if c != neutral and not (kind is Or and c == Truth(None))]
     if not kept:
         return neutral
@@ -67,7 +67,7 @@ def _flatten(kind: type[And] | type[Or], operands: Iterable[Condition]) -> Condi
 
 
 def expand_branches(cond: Condition) -> tuple[Branch, ...]:
-    """The disjunctive normal form of a condition in negation normal form."""
+    """The disjunctive normal form of a condition whose NOTs are at the literals."""
     match cond:
         case Or(operands=operands):
             out = tuple(branch for c in operands for branch in expand_branches(c))
@@ -91,10 +91,10 @@ def expand_branches(cond: Condition) -> tuple[Branch, ...]:
 def make_disjoint(
     branches: tuple[Branch, ...], non_null: frozenset[Ref], filters_only: bool = False
 ) -> tuple[Branch, ...]:
-    """Branches of which exactly one is true wherever one of the given ones is.
+    """Branches of which exactly one is true on every row where one of the given branches is true.
 
-    Those that only filter come first: what they accept needs no join, so the others see only the rest.
-    With ``filters_only``, only that is done, and branches that join may still overlap.
+    Branches that only filter come first: the rows that they accept need no join, and the other branches
+    get only the remaining rows.  With ``filters_only``, branches that join may still overlap.
     """
     ordered = sorted(branches, key=_is_join)
     out: list[Branch] = []
@@ -112,12 +112,12 @@ def make_disjoint(
 
 
 def _is_join(branch: Branch) -> bool:
-    """Some literal compares columns of two occurrences."""
+    """Some literal of the branch compares columns of two occurrences."""
     return any(len(aliases_in(literal)) > 1 for literal in branch)
 
 
 def _complement(branch: Branch, non_null: frozenset[Ref]) -> list[Branch]:
-    """Disjoint branches covering the rows on which ``branch`` is false or unknown."""
+    """Disjoint branches that cover the rows on which ``branch`` is false or unknown."""
     out: list[Branch] = []
     for i, literal in enumerate(branch):
         known = non_null | find_non_null(branch[:i])
@@ -132,7 +132,7 @@ def _complement(branch: Branch, non_null: frozenset[Ref]) -> list[Branch]:
 
 
 def find_non_null(literals: Iterable[Condition]) -> frozenset[Ref]:
-    """Columns that a true literal shows not to be NULL."""
+    """The columns that cannot be NULL if the literals are true."""
     found: frozenset[Ref] = frozenset()
     for literal in literals:
         match literal:

@@ -1,8 +1,8 @@
-"""SQL values as points on a line, and back.
+"""Maps SQL values to points on the number line, and back.
 
-Numbers are themselves, dates count days, booleans are 0 and 1.  Strings have no arithmetic, only an
-order, so the constants of a query are numbered in their order and everything else lies between two
-of them, below the first or above the last.
+A number is itself, a date is its number of days, a boolean is 0 or 1.  Strings have an order but no
+arithmetic: the n-th string constant of a query is the point n, and any other string lies between two
+constants, below the first or above the last.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from millpond.query.model import Scalar
 from millpond.query.types import Family, SqlType
 
 _EPOCH = date(1970, 1, 1).toordinal()
-_INSTANT = datetime(1970, 1, 1)
-# Digits of the counters that make up strings between two constants.
+_EPOCH_TIME = datetime(1970, 1, 1)
+# Strings between two constants end in a counter with this many digits.
 _DIGITS = 9
-# What comes between a constant and a counter, the most readable that still sorts before the next constant.
-# The colon sorts after every digit.
+# Between a constant and the counter comes the first of these that still sorts before the next constant.
+# The colon in comparisons below sorts after every digit.
 _MARKS = ("!", " ", "\x01")
 
 
@@ -37,7 +37,8 @@ class Points:
         return Points(tuple(sorted(set(constants))))
 
     def of(self, value: Scalar) -> Fraction:
-        """
+        """The point of a value.
+
         >>> Points().of(date(1970, 1, 3)), Points(("a", "b")).of("b"), Points().of(0.5)
         (Fraction(2, 1), Fraction(2, 1), Fraction(1, 2))
         >>> points = Points(("m",))
@@ -48,7 +49,7 @@ class Points:
             case str():
                 return self._string_point(value)
             case datetime():
-                return Fraction((value.replace(tzinfo=None) - _INSTANT) // timedelta(microseconds=1))
+                return Fraction((value.replace(tzinfo=None) - _EPOCH_TIME) // timedelta(microseconds=1))
             case date():
                 return Fraction(value.toordinal() - _EPOCH)
             case timedelta():
@@ -59,7 +60,7 @@ class Points:
                 return Fraction(value)
 
     def _string_point(self, text: str) -> Fraction:
-        """A constant's number, or a point between its neighbours' that keeps the order of strings."""
+        """The number of a constant, or an order-preserving point between two constants."""
         below = bisect_left(self.strings, text)
         if below < len(self.strings) and self.strings[below] == text:
             return Fraction(below + 1)
@@ -69,14 +70,14 @@ class Points:
         return below + (1 + digits) / 3
 
     def value(self, point: Fraction, type_: SqlType) -> Scalar:
-        """The value of a type at a point; for strings of points between constants see ``strings_at``."""
+        """The value of a type at a point; for several strings use ``strings_at``."""
         match type_.family:
             case Family.BOOLEAN:
                 return point != 0
             case Family.DATE:
                 return date.fromordinal(int(point) + _EPOCH)
             case Family.TIME:
-                return _INSTANT + timedelta(microseconds=int(point))
+                return _EPOCH_TIME + timedelta(microseconds=int(point))
             case Family.INTERVAL:
                 return timedelta(microseconds=int(point))
             case Family.STRING:
@@ -92,7 +93,7 @@ class Points:
     def strings_at(self, points: Iterable[Fraction]) -> dict[Fraction, str]:
         """Strings for all points at once, in the order of the points.
 
-        Raises ValueError where there is no room: nothing lies between 'a' and 'a' followed by NUL.
+        Raises ValueError if there is no room: no string lies between 'a' and 'a' followed by NUL.
 
         >>> Points(("a", "b")).strings_at([Fraction(1), Fraction(3, 2)])
         {Fraction(1, 1): 'a', Fraction(3, 2): 'a!000000000'}
@@ -109,7 +110,7 @@ class Points:
         return out
 
     def _room(self, gap: int) -> str:
-        """A beginning for strings above the constant before a gap and below the one after it."""
+        """A prefix for strings between the constant before a gap and the one after it."""
         before = self.strings[gap - 1] if gap else ""
         for mark in _MARKS:
             if gap == len(self.strings) or f"{before}{mark}:" <= self.strings[gap]:

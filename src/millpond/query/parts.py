@@ -1,8 +1,8 @@
-"""A select's condition as parts: conjunctions whose closure says what holds in each.
+"""Splits the condition of a select into parts: conjunctions, each with its closure.
 
-A disjunction over a single occurrence is only a filter: it needs no memory, so a part keeps it as it
-is and takes from it what all its branches imply (its *hull*).  A disjunction across streams splits
-the select into parts; with duplicates the parts must be disjoint, also under NULL.
+A disjunction over a single occurrence is only a filter and needs no memory: a part keeps it as it is and
+adds to its closure what all branches imply (the *hull*).  A disjunction over several occurrences splits
+the select into parts; if the select keeps duplicates, the parts must be disjoint, also under NULL.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from millpond.query.types import SqlType
 
 @dataclass(frozen=True)
 class Disjunction:
-    """A disjunction over one occurrence, by its branches; ``original`` is the condition itself."""
+    """A disjunction over one occurrence: the condition itself (``original``) and its branches."""
 
     original: Condition
     branches: tuple[Branch, ...]
@@ -55,7 +55,7 @@ class Disjunction:
 
 @dataclass(frozen=True)
 class StatedDifference:
-    """A difference bound as the user wrote it."""
+    """A difference bound, and the user's own spelling of it."""
 
     difference: Difference
     text: str
@@ -63,14 +63,14 @@ class StatedDifference:
 
 @dataclass(frozen=True)
 class Part:
-    """One conjunction of a select.
+    """One conjunction of a select's condition.
 
-    ``condition`` is its exact meaning on rows; ``closure`` what its comparisons imply for the columns
-    that are not NULL; ``nulls`` are the columns that it requires to be NULL, ``solid`` those that cannot
-    be NULL in a match.  ``choices`` are its single-occurrence disjunctions, ``allowed`` the ranges that
-    those on a single column leave to it.  ``derived`` are columns that
-    stand for expressions over the columns of one occurrence, ``extras`` columns added to the closure
-    that the condition does not mention.  ``replaced`` are occurrences for which another one stands.
+    ``condition`` is the exact condition on rows, ``closure`` what its comparisons imply for the columns
+    that are not NULL.  ``nulls`` are the columns that must be NULL in a match, ``non_null`` those that
+    cannot be.  ``choices`` are the disjunctions over one occurrence, ``allowed`` the ranges of a column
+    that a disjunction over this column alone leaves.  ``derived`` are columns that stand for expressions
+    over the columns of one occurrence, ``extras`` columns of the closure that the condition does not
+    mention.  ``replaced`` are pairs of occurrences of which the second has replaced the first.
     """
 
     select: Select
@@ -98,14 +98,14 @@ class Part:
         return ref not in self.non_null
 
     def rewrite(self, expr: Expr) -> Expr:
-        """An expression of the select over the occurrences that are left."""
+        """The expression, with the columns of replaced occurrences rewritten."""
         for old, new in self.replaced:
             expr = rename_refs(expr, renaming(old, new))
         return expr
 
 
 def string_constants(select: Select) -> list[str]:
-    """Every string literal in the condition and in the checks of its tables."""
+    """The string constants of the condition and of the checks of its tables."""
     places = [select.where, *(check for o in select.occurrences for check in o.table.checks)]
     literals = (n for place in places for n in walk(place) if isinstance(n, Literal))
     return [literal.value for literal in literals if isinstance(literal.value, str)]
@@ -114,7 +114,7 @@ def string_constants(select: Select) -> list[str]:
 def split_into_parts(select: Select, disjoint: bool) -> list[Part]:
     """The satisfiable parts of a select; with ``disjoint``, no match belongs to two of them.
 
-    Raises TooManyParts where the condition has more branches than MAX_PARTS.
+    Raises TooManyParts if there are more than MAX_PARTS.
     """
     points = Points.with_strings(string_constants(select))
     literals: list[Condition] = []
@@ -137,7 +137,7 @@ def split_into_parts(select: Select, disjoint: bool) -> list[Part]:
     except TooManyParts:
         if disjoint:
             raise
-        split = crossing  # overlapping parts will do
+        split = crossing  # parts may overlap
         _check_part_limit(split)
     parts = []
     for combination in product(*split):
@@ -149,7 +149,7 @@ def split_into_parts(select: Select, disjoint: bool) -> list[Part]:
 
 
 def split_disjunctions(part: Part) -> list[Part]:
-    """The part split by the branches of its choices into disjoint ones, each a pure conjunction."""
+    """Split a part by the branches of its disjunctions into disjoint parts, each a pure conjunction."""
     _check_part_limit([choice.branches for choice in part.choices])
     out = []
     for picks in product(*(range(len(c.branches)) for c in part.choices)):
@@ -165,13 +165,13 @@ def split_disjunctions(part: Part) -> list[Part]:
 
 
 def _check_part_limit(choices: Sequence[Sequence[Branch]]) -> None:
-    """Refuse more combinations of branches than MAX_PARTS."""
+    """Raise TooManyParts if there are more combinations of branches than MAX_PARTS."""
     if prod(len(branches) for branches in choices) > MAX_PARTS:
         raise TooManyParts
 
 
 def _drop_absorbed(select: Select, points: Points, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
-    """Branches without those that imply another one: ``A <= B OR A = B`` is ``A <= B``."""
+    """Drop branches that imply another one: ``A <= B OR A = B`` is ``A <= B``."""
     kept = list(dict.fromkeys(branches))
     for branch in reversed(kept[:]):
         columns = sorted(find_non_null(branch), key=str)
@@ -186,7 +186,7 @@ def _drop_absorbed(select: Select, points: Points, branches: tuple[Branch, ...])
 def _implies(
     closure: Closure, apart: Sequence[Disequality], branch: Branch, other: Branch, points: Points
 ) -> bool:
-    """Wherever ``branch`` (with its closure) is true, so is ``other``."""
+    """``branch``, whose closure is given, implies ``other``."""
     for literal in other:
         if literal in branch:
             continue
@@ -203,9 +203,9 @@ def _implies(
 
 
 def add_column(part: Part, node: Node, differences: Sequence[Difference], select: Select) -> Part:
-    """The part with one more column and what is known of it, as a part of ``select``.
+    """Add a column and its difference bounds to a part, which becomes a part of ``select``.
 
-    Columns that so far nothing was said of join the closure with it.
+    Other columns of the bounds are added to the closure as well.
     """
     known = (*part.differences, *differences)
     nodes = {n.ref: n for n in (*part.closure.nodes, node)}
@@ -221,13 +221,13 @@ def add_column(part: Part, node: Node, differences: Sequence[Difference], select
 
 
 def add_literal(part: Part, literal: Condition) -> Part | None:
-    """The part with one more literal; None if nothing can satisfy it."""
+    """Add a literal to a part; None if the result is not satisfiable."""
     closed = close_part(part.select, part.points, (*part.literals, literal), part.choices, part.excluded)
     return _carry_extras(closed, part, lambda ref: ref)
 
 
 def replace_occurrence(part: Part, old: str, new: str, select: Select) -> Part | None:
-    """The part with occurrence ``old`` replaced by ``new`` everywhere, as a part of ``select``."""
+    """Replace occurrence ``old`` by ``new`` in a part, which becomes a part of ``select``."""
 
     rename = renaming(old, new)
 
@@ -247,7 +247,7 @@ def replace_occurrence(part: Part, old: str, new: str, select: Select) -> Part |
 
 
 def _carry_extras(closed: Part | None, part: Part, rename: Callable[[Ref], Ref]) -> Part | None:
-    """What was added to a part's closure, added to one made from it."""
+    """Add the extra and derived columns of ``part`` to ``closed``, which was made from it."""
     if closed is None:
         return None
     for node, differences in part.extras:
@@ -275,7 +275,7 @@ def _find_not_null_columns(select: Select) -> frozenset[Ref]:
 
 
 def to_column_and_shift(expr: Expr, points: Points) -> tuple[Ref | None, Fraction]:
-    """``column + constant``, the only shape a side of a comparison in WHERE has."""
+    """Split ``column + constant``, the only form that a side of a comparison in WHERE has."""
     match expr:
         case Ref():
             return expr, Fraction(0)
@@ -287,6 +287,7 @@ def to_column_and_shift(expr: Expr, points: Points) -> tuple[Ref | None, Fractio
 
 
 def comparison_facts(literal: Comparison, points: Points) -> tuple[list[Difference], list[Disequality]]:
+    """The difference bounds and the disequalities that a comparison states."""
     (left, a), (right, b) = (
         to_column_and_shift(literal.left, points),
         to_column_and_shift(literal.right, points),
@@ -301,14 +302,14 @@ def comparison_facts(literal: Comparison, points: Points) -> tuple[list[Differen
             return [Difference(right, left, -shift, literal.operator is Op.GT)], []
         case Op.EQ:
             return [Difference(left, right, shift), Difference(right, left, -shift)], []
-        case Op.NE if left == right:  # a column differs from itself: never, shifted by something: always
+        case Op.NE if left == right:  # A <> A is never true, A <> A + 1 always
             return ([Difference(left, left, Fraction(0), strict=True)] if shift == 0 else []), []
         case Op.NE:
             return [], [Disequality(left, right, shift)]
 
 
 def collect_checks(select: Select) -> list[Condition]:
-    """What the CHECK constraints say of each occurrence, as conjuncts in negation normal form."""
+    """The CHECK constraints of all occurrences, as conjuncts whose NOTs are at the literals."""
     out: list[Condition] = []
     for o in select.occurrences:
         for check in o.table.checks:
@@ -317,7 +318,7 @@ def collect_checks(select: Select) -> list[Condition]:
 
 
 def _find_relevant_columns(select: Select, facts: Iterable[Condition]) -> list[Ref]:
-    """The columns that matter to the condition, to the result or to a check, in the order of FROM."""
+    """The columns that the condition, the result or a check mentions, in the order of FROM."""
     used: set[Ref] = set(refs(select.where))
     for item in select.items:
         used |= refs(item.expression)
@@ -340,7 +341,7 @@ def close_part(
     choices: tuple[Disjunction, ...],
     excluded: tuple[Condition, ...],
 ) -> Part | None:
-    """Close a conjunction; None if nothing can satisfy it."""
+    """Build the part of a conjunction; None if it is not satisfiable."""
     nulls: set[Ref] = set()
     for literal in literals:
         if isinstance(literal, IsNull):
@@ -400,9 +401,9 @@ def close_part(
 
 
 def _finite_columns(select: Select, closure: Closure) -> list[Ref]:
-    """The columns of relations, and of streams that end: their timestamps are bounded above.
+    """The columns of relations, and of streams whose timestamps are bounded above.
 
-    Only so many rows come before a moment, so such a stream has finitely many.
+    Such a stream has finitely many rows: only boundedly many rows come before any timestamp.
     """
     ending = set()
     for o in select.occurrences:
@@ -413,9 +414,9 @@ def _finite_columns(select: Select, closure: Closure) -> list[Ref]:
 
 
 def _is_usable(fact: Condition, non_null: frozenset[Ref], known: set[Ref]) -> bool:
-    """A check speaks of one column's values, or of columns none of which is NULL here.
+    """The check is about one column, or about columns that cannot be NULL in this part.
 
-    A check on several columns is not false as soon as one of them is NULL, so it implies nothing then.
+    If one of several columns is NULL, a check on them is unknown and implies nothing.
     """
     mentioned = refs(fact)
     return mentioned <= known and (len(mentioned) == 1 or mentioned <= non_null)
@@ -428,9 +429,9 @@ def _compute_hull(
     points: Points,
     non_null: frozenset[Ref],
 ) -> tuple[list[Difference], list[tuple[Ref, tuple[Range, ...]]]] | None:
-    """What all satisfiable branches of a disjunction imply; None if none is satisfiable.
+    """The difference bounds that all satisfiable branches of a disjunction imply; None if there is none.
 
-    Besides, where it speaks of a single column, the ranges it leaves to it.
+    If the disjunction is about a single column, also the ranges that it leaves.
     """
     mentioned = {ref for branch in choice.branches for literal in branch for ref in refs(literal)}
     aliases = {ref.occurrence for ref in mentioned}
@@ -455,7 +456,7 @@ def _compute_hull(
         if left == right or (len(pair) == 2 and not _have_same_family(local, pair)):
             continue
         if len(pair) == 2 and any(not pair <= shown for _, shown, _ in branches):
-            continue  # a branch that leaves a column open to NULL says nothing of a difference
+            continue  # a branch that allows NULL in a column does not bound a difference
         bounds = [closure.bound(left, right) for closure, _, absent in branches if not pair & absent]
         if bounds and all(b is not None for b in bounds):
             value, loose = max((b[0], not b[1]) for b in bounds if b is not None)
@@ -475,7 +476,7 @@ def _find_branch_bounds(
     for literal in branch:
         if isinstance(literal, Comparison):
             if not refs(literal) <= names:
-                return None  # it compares a column that is NULL here
+                return None  # it compares a column that is NULL in this part
             more, different = comparison_facts(literal, points)
             differences += more
             apart += different
@@ -487,5 +488,6 @@ def _have_same_family(nodes: Sequence[Node], pair: set[Ref]) -> bool:
 
 
 def type_of(part: Part, ref: Ref) -> SqlType:
+    """The type of a column of the part, which may be a derived one."""
     closure = part.closure
     return closure.nodes[closure.index[ref]].type if ref in closure.index else part.select.type_of(ref)

@@ -1,4 +1,4 @@
-"""A part cut into pieces: by occurrences that nothing connects, or by the values of some columns."""
+"""Splits parts: by occurrences that no condition connects, or by the values of some columns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from millpond.query.parts import Part, add_literal, close_part, comparison_facts
 from millpond.query.trees import aliases_in, conjuncts, refs
 from millpond.query.types import Family
 
-# Combinations of values into which a part is cut at most.
+# The most combinations of values into which a part is split.
 MAX_VALUES = 64
 
 
 def split_unconnected(part: Part) -> list[Part]:
-    """The part by occurrences that conditions connect: its matches are all combinations of theirs.
+    """Split a part into connected components of occurrences; its matches are their Cartesian product.
 
-    Relations go with some stream, as only streams make matches come about.
+    Every component has a stream: relations without a condition go to the smallest component.
     """
     left = [{alias} for alias in part.aliases]
     for conjunct in conjuncts(part.condition):
@@ -37,9 +37,9 @@ def split_unconnected(part: Part) -> list[Part]:
 
 
 def split_by_values(part: Part, columns: Sequence[Ref]) -> list[Part]:
-    """The part once for every combination of values of those columns that are compared across occurrences.
+    """Split a part by the values of those of the columns that are compared across occurrences.
 
-    Empty where there are no such columns, or too many values.
+    The result is empty if there are no such columns, or too many values.
     """
     crossing = {r for c in part.literals if len(aliases_in(c)) > 1 for r in refs(c)}
     cut = [ref for ref in columns if ref in crossing and _find_single_value(part, ref) is None]
@@ -56,7 +56,7 @@ def split_by_values(part: Part, columns: Sequence[Ref]) -> list[Part]:
 
 
 def _list_values(part: Part, ref: Ref) -> list[Literal]:
-    """Every value that a bounded column can have, but none where they are not known."""
+    """Every value that a bounded column can have; empty if they are unknown or too many."""
     type_ = part.select.type_of(ref)
     r = part.closure.range(ref)
     if r.low is None or r.high is None or not type_.step or (r.high - r.low) / type_.step >= MAX_VALUES:
@@ -66,7 +66,7 @@ def _list_values(part: Part, ref: Ref) -> list[Literal]:
 
 
 def _restrict(part: Part, aliases: Collection[str]) -> Part:
-    """The part of some occurrences; of conditions with others, what constants imply for their columns."""
+    """The part over some occurrences; conditions with others become the bounds that constants imply."""
     select = replace(part.select, occurrences=tuple(o for o in part.select.occurrences if o.alias in aliases))
     elsewhere = {o.alias for o in part.select.occurrences} - set(aliases)
 
@@ -82,12 +82,12 @@ def _restrict(part: Part, aliases: Collection[str]) -> Part:
         tuple(c for c in part.choices if here(c.original)),
         tuple(c for c in part.excluded if here(c)),
     )
-    assert closed is not None, "a part that can be satisfied has pieces that can be"
+    assert closed is not None, "a satisfiable part splits into satisfiable parts"
     return closed
 
 
 def _is_implied_by_constants(part: Part, condition: Condition) -> bool:
-    """What constants say of its columns, each by itself, already implies the condition."""
+    """The constant bounds of the columns, each by itself, already imply the condition."""
     if not isinstance(condition, Comparison) or len(aliases_in(condition)) < 2:
         return False
     if not all(_has_exact_points(part, ref) for ref in refs(condition)):
@@ -100,7 +100,7 @@ def _is_implied_by_constants(part: Part, condition: Condition) -> bool:
 
 
 def _find_implied_bounds(part: Part, condition: Condition) -> Iterator[Condition]:
-    """What a condition that constants imply says of each of its columns."""
+    """The bounds of each column from which a condition that constants imply follows."""
     assert isinstance(condition, Comparison)
     for ref in refs(condition):
         r = part.closure.range(ref)
@@ -122,7 +122,7 @@ def _literal(part: Part, ref: Ref, point: Fraction) -> Literal:
 
 
 def _find_single_value(part: Part, ref: Ref | None) -> Fraction | None:
-    """The one value that a column can have."""
+    """The only value that a column can have; None if there are several."""
     if ref is None or ref not in part.closure.index:
         return None
     r = part.closure.range(ref)

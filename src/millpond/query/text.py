@@ -1,4 +1,4 @@
-"""Expressions as text for a person."""
+"""Renders expressions as text for messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from millpond.query.model import Aggregate, Arithmetic, Expr, Literal, Negation,
 
 
 def expression_text(expr: Expr) -> str:
-    """An expression as SQL, without the names of occurrences."""
+    """An expression as SQL, without the aliases of occurrences."""
     match expr:
         case Literal(value=None):
             return "NULL"

@@ -1,8 +1,8 @@
-"""The order in time of a part's streams: which must come before which, which come together, which end.
+"""The time order of a part's streams: which come before which, which have equal timestamps, which end.
 
-Rows arrive in the order of their timestamps, all streams together, so that what must be earlier is in
-the past when the later row comes.  Streams whose timestamps are equal are one *group*.  Relations are
-one group too, which is there from the beginning.
+Rows of all streams arrive in the order of their timestamps, so a row with the smaller timestamp has
+arrived when the other one comes.  Occurrences with equal timestamps form a *time group*.  Relations form
+a time group too, which is complete from the start.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ TimeGroup = tuple[str, ...]
 
 
 def find_time_column(select: Select, alias: str) -> Ref | None:
-    """The application-time column of an occurrence."""
+    """The time column of an occurrence; None if it has no application time."""
     table = next((o.table for o in select.occurrences if o.alias == alias), None)
     return Ref(alias, table.time) if table is not None and table.streaming and table.time else None
 
 
 def find_time_columns(select: Select) -> dict[str, Ref]:
+    """The time columns of a select's occurrences, by alias."""
     found = {o.alias: find_time_column(select, o.alias) for o in select.occurrences}
-    return {alias: clock for alias, clock in found.items() if clock is not None}
+    return {alias: time_column for alias, time_column in found.items() if time_column is not None}
 
 
 def is_timed(part: Part) -> bool:
-    """The part relates the timestamps of streams, or has streams that end, or relations."""
+    """The part compares timestamps of streams, or has relations or streams that end."""
     order = TimeOrder(part)
     if order.relations or any(order.is_finite(group) for group in order.groups):
         return True
@@ -45,7 +46,7 @@ def is_timed(part: Part) -> bool:
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """What a part implies for the timestamps of its occurrences."""
+    """The order that a part implies for the timestamps of its occurrences."""
 
     part: Part
 
@@ -55,8 +56,11 @@ class TimeOrder:
 
     @cached_property
     def time_columns(self) -> dict[str, Ref]:
+        """The time columns that the closure knows, by alias."""
         known = find_time_columns(self.part.select)
-        return {alias: clock for alias, clock in known.items() if clock in self._closure.index}
+        return {
+            alias: time_column for alias, time_column in known.items() if time_column in self._closure.index
+        }
 
     @cached_property
     def relations(self) -> TimeGroup:
@@ -65,7 +69,7 @@ class TimeOrder:
 
     @cached_property
     def groups(self) -> tuple[TimeGroup, ...]:
-        """The streams by equal timestamps, after the relations, if there are any."""
+        """The time groups: first the relations, if there are any, then the streams by equal timestamps."""
         groups: list[list[str]] = [list(self.relations)] if self.relations else []
         for alias in self.part.aliases:
             if alias in self.relations:
@@ -82,7 +86,7 @@ class TimeOrder:
 
     @cached_property
     def group_numbers(self) -> dict[str, int]:
-        """The number of each occurrence's group."""
+        """The index of each occurrence's group in ``groups``."""
         return {alias: i for i, group in enumerate(self.groups) for alias in group}
 
     def group_of(self, alias: str) -> TimeGroup:
@@ -110,7 +114,7 @@ class TimeOrder:
         )
 
     def _bound(self, a: TimeGroup, b: TimeGroup) -> tuple[int, bool] | None:
-        """That ``a`` is not after ``b``, and whether it is before it."""
+        """Whether ``a`` is strictly before ``b``, as the second item; None if ``a`` may be after ``b``."""
         if a == self.relations or b == self.relations:
             return (0, True) if a == self.relations and a != b else None
         x, y = self.time_columns.get(a[0]), self.time_columns.get(b[0])
@@ -122,23 +126,24 @@ class TimeOrder:
         return 0, bound[0] < 0 or bound[1]
 
     def is_finite(self, group: TimeGroup) -> bool:
-        """There are finitely many rows: relations, and streams whose timestamps are bounded above."""
+        """The group has finitely many rows: relations, and streams whose timestamps are bounded above."""
         if group == self.relations:
             return True
-        clock = self.time_columns.get(group[0])
-        return clock is not None and not self._closure.high_end[self._closure.index[clock]]
+        time_column = self.time_columns.get(group[0])
+        return time_column is not None and not self._closure.unbounded_above[self._closure.index[time_column]]
 
     @cached_property
     def endless(self) -> tuple[TimeGroup, ...]:
+        """The groups with infinitely many rows."""
         return tuple(group for group in self.groups if not self.is_finite(group))
 
     def groups_up_to(self, group: TimeGroup) -> frozenset[TimeGroup]:
-        """The endless groups that are not after ``group``, with itself."""
+        """``group`` and the endless groups that are not after it."""
         return frozenset({group} | {other for other in self.endless if self.is_not_after(other, group)})
 
     @cached_property
     def last_group(self) -> TimeGroup | None:
-        """The group that no other endless one comes after: its rows are answered at once and forgotten."""
+        """The group that no other endless group can come after: its rows need not be kept."""
         for group in self.endless:
             if all(other == group or self.is_not_after(other, group) for other in self.endless):
                 return group
@@ -147,7 +152,7 @@ class TimeOrder:
     # --- partial matches -------------------------------------------------------------------------------
 
     def can_be_partial(self, members: Collection[TimeGroup]) -> bool:
-        """Rows of these groups may have arrived while those of the others are still to come."""
+        """Rows of these groups can have arrived while the rows of all other groups are still to come."""
         return not any(
             self.is_not_after(other, member)
             for member in members
@@ -156,15 +161,15 @@ class TimeOrder:
         )
 
     def can_come_together(self, members: Collection[TimeGroup]) -> bool:
-        """One row of each may arrive at the same moment."""
+        """The groups can have rows with the same timestamp."""
         return not any(self.is_never_together(a, b) for a, b in combinations(members, 2))
 
     def can_come_after(self, members: Collection[TimeGroup], earlier: Collection[TimeGroup]) -> bool:
-        """Rows of ``members`` may arrive, at one moment, after those of ``earlier``."""
+        """Rows of ``members`` can arrive, with one timestamp, after the rows of ``earlier``."""
         return not any(self.is_not_after(member, other) for member in members for other in earlier)
 
     def partial_sets(self) -> Iterator[tuple[TimeGroup, ...]]:
-        """The sets of groups that can wait for others, all of them last; relations are in every one."""
+        """The sets of groups that can form partial matches, with relations in each; all groups come last."""
         streams = [g for g in self.groups if g != self.relations]
         past = (self.relations,) if self.relations else ()
         for size in range(len(streams) + 1):

@@ -216,8 +216,8 @@ def test_integer_answers_mean_what_they_say(system: System) -> None:
     for i, x in enumerate(system.refs):
         high, low = system.greatest(points, x, None), -system.greatest(points, None, x)
         r = closure.range(x)
-        assert closure.high_end[i] == (high > finite) == (r.high is None)
-        assert closure.low_end[i] == (low < -finite) == (r.low is None)
+        assert closure.unbounded_above[i] == (high > finite) == (r.high is None)
+        assert closure.unbounded_below[i] == (low < -finite) == (r.low is None)
         assert closure.bounded[i] == closure.is_bounded(x) == (-finite <= low and high <= finite)
         assert closure.pinned[i] == (low == high)
         assert (r.low_strict, r.high_strict) == (False, False)
@@ -228,8 +228,8 @@ def test_integer_answers_mean_what_they_say(system: System) -> None:
             assert closure.fixed[i, j] == closure.has_fixed_difference(x, y) == (most == least)
             apart_by_constants = (
                 closure.finite[i, j]
-                and not closure.high_end[i]
-                and not closure.low_end[j]
+                and not closure.unbounded_above[i]
+                and not closure.unbounded_below[j]
                 and high + system.greatest(points, None, y) == most
             )
             assert closure.by_constants[i, j] == apart_by_constants
@@ -475,8 +475,8 @@ def test_families_never_mix() -> None:
             assert not (closure.finite[i, j] or closure.fixed[i, j] or closure.by_constants[i, j])
             assert not (closure.below[i, j] or closure.through(i)[i, j])
     assert closure.pinned.tolist() == [True, True, False, True]
-    assert closure.low_end.tolist() == [False, False, True, False]
-    assert closure.high_end.tolist() == [False, False, False, False]
+    assert closure.unbounded_below.tolist() == [False, False, True, False]
+    assert closure.unbounded_above.tolist() == [False, False, False, False]
     assert len(set(closure.origin.tolist())) == 4
 
 

@@ -123,7 +123,12 @@ class Layout:
         i = self._closure.index[ref]
         apart = {r for d in self._ordering.part.apart for r in (d.left, d.right)}
         known = self._closure.finite[i, :].sum() > 1 or self._closure.finite[:, i].sum() > 1
-        return bool(self._closure.low_end[i] and self._closure.high_end[i] and not known and ref not in apart)
+        return bool(
+            self._closure.unbounded_below[i]
+            and self._closure.unbounded_above[i]
+            and not known
+            and ref not in apart
+        )
 
     def _place(self, track: Track, i: int) -> tuple[Fraction, Fraction]:
         """Where the window of a track's round begins, and the gap to leave between columns inside it."""
