@@ -24,6 +24,7 @@ from millpond.analysis.self_joins import bounded_pieces, has_self_join, without_
 from millpond.analysis.time_criteria import counted_in_time, looked_for_in_time
 from millpond.plan.needs import THRESHOLD, Measure, Need
 from millpond.query.closure import Difference, Node
+from millpond.query.difference_bounds import to_column_and_shift
 from millpond.query.model import (
     Aggregate,
     Arithmetic,
@@ -36,7 +37,7 @@ from millpond.query.model import (
     Select,
     Table,
 )
-from millpond.query.parts import Part, add_column, to_column_and_shift
+from millpond.query.parts import Part, add_column
 from millpond.query.split_parts import split_unconnected
 from millpond.query.time_order import is_timed
 from millpond.query.trees import find_aggregates, is_aggregate, refs, sorted_refs

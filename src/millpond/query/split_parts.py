@@ -8,8 +8,9 @@ from fractions import Fraction
 from itertools import product
 from math import prod
 
+from millpond.query.difference_bounds import comparison_facts
 from millpond.query.model import Comparison, Condition, Literal, Op, Ref
-from millpond.query.parts import Part, add_literal, close_part, comparison_facts
+from millpond.query.parts import Part, add_literal, close_part
 from millpond.query.trees import aliases_in, conjuncts, refs
 from millpond.query.types import Family
 
