@@ -12,12 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millpond.engines.exact.slots import Slot
-from millpond.query.model import (
-    Aggregate,
-    Expr,
-    Ref,
-    Select,
-)
+from millpond.query.model import Aggregate, Expr, Ref, Select
 from millpond.query.parts import Part
 from millpond.query.trees import conjuncts, refs
 from millpond.runtime.aggregates import groups_sql

@@ -113,6 +113,7 @@ def _best_for_extreme(slot: Slot, number: int, extreme: Extreme | None) -> str:
         f"ranked AS (SELECT {', '.join(slot.grouping)}, {spreads}{order} AS best "
         f"FROM candidates WHERE {_FOR} = {number})"
     ]
+    # b0 is the best row; for each path, another CTE has the best row that differs from those before it.
     nodes: dict[tuple[Ref, ...], str] = {}
     for path in _paths(slot.plan.differing):
         joins, differ = "", []
