@@ -383,7 +383,7 @@ def test_options_that_hide_malformed_rows_are_refused(
     assert callable(using)
     with pytest.raises(MillpondError, match=option.split()[0]) as error:
         open_stream(spark, tmp_path, AB, using(f", {option}"))
-    assert error.value.remedy and "leave it out" in error.value.remedy
+    assert error.value.remedy and "remove it" in error.value.remedy
 
 
 # --- where rows come from -------------------------------------------------------------------------------

@@ -62,7 +62,8 @@ def decode_tables(
         )
     if writer != fingerprint:
         raise StateError(
-            "the checkpoint belongs to another query", remedy="use a new checkpoint for a changed query"
+            "the checkpoint belongs to another query, or another version of Millpond wrote it",
+            remedy="use a new checkpoint, or the Millpond that wrote it",
         )
     tables = {}
     at = _HEAD.size
