@@ -133,7 +133,7 @@ def test_a_database_that_fails_ends_the_run_and_loses_no_row(
         )
         assert folder.run() == 4
     line = error_line(capsys)
-    assert re.search(r"R: its database cannot be read \(2 times\): there is no file", line), line
+    assert re.search(r"R: reading the database failed after 2 attempts: no such file", line), line
     assert not database.exists()  # and none was made
     away.rename(database)
     assert folder.run() == 0
@@ -169,7 +169,7 @@ def test_a_missing_database_is_reported_before_spark_starts(
     folder = Folder(tmp_path)
     folder.ask(url="sqlite:///nosuch.db")
     assert folder.run() == 2
-    assert re.search(r"R: its database does not answer: there is no file .*/nosuch\.db; ", error_line(capsys))
+    assert re.search(r"R: cannot connect to the database: no such file: .*/nosuch\.db; ", error_line(capsys))
 
 
 def test_memory_and_policy_from_the_command_line(folder: Folder, capsys: Captured) -> None:
@@ -185,7 +185,7 @@ def test_memory_and_policy_from_the_command_line(folder: Folder, capsys: Capture
 
 
 def test_several_relations(spark: SparkSession, tmp_path: Path) -> None:
-    """Keys of several columns and other types, a key out of a look-up, a relation read whole, a UNION."""
+    """Keys of several columns and other types, a key from another lookup, a relation read whole, a UNION."""
     rng = np.random.default_rng(3)
     s = [(int(a), int(b), str(c), int(n)) for n, (a, b, c) in enumerate(rng.integers(0, 6, (300, 3)))]
     r = [(int(a), str(b), int(c), int(d)) for a, b, c, d in rng.integers(0, 6, (25, 4))]

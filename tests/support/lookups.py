@@ -1,4 +1,4 @@
-"""Look-ups without Spark: relations in files of SQLite, and the operator over Arrow batches."""
+"""Lookups without Spark: relations in SQLite files, and the join over Arrow batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SQLITE = {"STRING": "TEXT", "INT": "INTEGER", "BIGINT": "INTEGER"}
 
 
 def store(path: Path, table: str, columns: dict[str, SqlType], rows: Iterable[Sequence[Any]]) -> str:
-    """A table in a file of SQLite; the URL comes back."""
+    """Writes a table to a SQLite file; returns the URL."""
     declared = ", ".join(f'"{name}" {_SQLITE.get(kind.name, kind.name)}' for name, kind in columns.items())
     connection = sqlite3.connect(path)
     with connection:
@@ -38,28 +38,28 @@ def store(path: Path, table: str, columns: dict[str, SqlType], rows: Iterable[Se
 def relation(
     url: str, columns: dict[str, SqlType], memory: int, policy: str = "lru", **more: Any
 ) -> DatabaseTable:
-    """The relation R, found in its database."""
+    """The lookup relation R, with its table in the database."""
     declared = tuple(Column(name, kind) for name, kind in columns.items())
     return find_table(LookupRelation("R", url, "R", declared, memory, policy, **more))
 
 
 class Join:
-    """A stream, whose key columns are K0, K1, …, joined with a relation; the cache goes on between calls."""
+    """A stream with the key columns K0, K1, … joined with a relation; the cache lives on between calls."""
 
-    def __init__(self, located: DatabaseTable, key: Sequence[str], types: Sequence[pa.DataType]) -> None:
+    def __init__(self, table: DatabaseTable, key: Sequence[str], types: Sequence[pa.DataType]) -> None:
         asked = tuple(f"K{i}" for i in range(len(key)))
-        added = tuple((found.column.name, f"R.{found.column.name}") for found in located.columns)
-        self.step = LookupStep(uuid4().hex, located, asked, tuple(key), added)
+        added = tuple((found.column.name, f"R.{found.column.name}") for found in table.columns)
+        self.step = LookupStep(uuid4().hex, table, asked, tuple(key), added)
         self.cache: RowCache = create_cache(self.step, "UTC")
         self._types = types
-        kinds = {"N": domains.BIGINT} | {f"R.{f.column.name}": f.column.type for f in located.columns}
+        kinds = {"N": domains.BIGINT} | {f"R.{f.column.name}": f.column.type for f in table.columns}
         schema = schema_to_bytes(output_schema(kinds, "UTC"))
         self.lookup = LookupJoin((self.step,), schema, cache_of=lambda step, zone: self.cache)
 
     def run(
         self, keys: Sequence[Sequence[Any]], cuts: Sequence[int] = ()
     ) -> tuple[list[tuple[Any, ...]], int, int]:
-        """The rows (the number of the reference, then the relation's columns), look-ups and hits."""
+        """The rows (number of the reference, relation columns), and the numbers of lookups and hits."""
         places = [0, *sorted(cuts), len(keys)]
         batches = []
         for start, stop in pairwise(places):

@@ -17,7 +17,7 @@ _PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/p
 
 
 class Server:
-    """Answers on a Unix socket in its own folder, and on a port if it is given one."""
+    """A server that listens on a Unix socket in its own folder, and on a port if one is given."""
 
     def __init__(self, programs: Path, folder: Path, user: list[str], port: int | None) -> None:
         self._programs, self._folder, self._user = programs, folder, user
@@ -37,16 +37,16 @@ class Server:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [*self._user, str(self._programs / program), f"--pgdata={self._folder}/data", *arguments]
-        # The server inherits what it is given, so its output must not be waited for.
-        with open(self._folder / "said", "ab") as said:
+        # The server inherits the output, so a pipe would never close.
+        with open(self._folder / "output", "ab") as output:
             subprocess.run(
-                command, check=True, stdin=subprocess.DEVNULL, stdout=said, stderr=said, timeout=120
+                command, check=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=120
             )
 
 
 @contextmanager
 def server(port: int | None = None) -> Iterator[Server]:
-    """A server that runs; the test is skipped where there can be none."""
+    """A running server; skips the test where PostgreSQL cannot run."""
     found = shutil.which("initdb")
     beside = [path for place in _PLACES for path in sorted(Path("/").glob(place[1:]))]
     programs = Path(found).resolve().parent if found else beside[-1] if beside else None
@@ -54,7 +54,7 @@ def server(port: int | None = None) -> Iterator[Server]:
         pytest.skip("PostgreSQL is not installed (initdb and pg_ctl were not found)")
     folder = Path(tempfile.mkdtemp(prefix="millpond-pg-"))
     user: list[str] = []
-    if os.geteuid() == 0:  # as root PostgreSQL does not run
+    if os.geteuid() == 0:  # PostgreSQL refuses to run as root
         name = next((n for n in ("postgres", "nobody") if n in {p.pw_name for p in pwd.getpwall()}), None)
         if name is None or shutil.which("runuser") is None:
             pytest.skip("PostgreSQL does not run as root, and there is no other user to run it")

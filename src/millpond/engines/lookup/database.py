@@ -1,4 +1,4 @@
-"""Databases: connecting to one, what is in it, and what it says when something is wrong."""
+"""Connects to databases, finds tables and columns in them, and turns their errors into one line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from millpond.query import types as domains
 from millpond.query.model import Column
 from millpond.query.types import SqlType
 
-# What says that a database is not there, or not now; anything else will not pass by itself.
+# Errors of a database that is unreachable, busy or slow.  A retry may help; other errors are permanent.
 TRANSIENT_ERRORS = (OperationalError, InterfaceError, sa.exc.TimeoutError, OSError)
 # Drivers that come with an extra of this package.
 _EXTRAS = {"psycopg": "millpond[postgres]"}
@@ -36,7 +36,7 @@ _EXTRAS = {"psycopg": "millpond[postgres]"}
 
 @dataclass(frozen=True)
 class DatabaseColumn:
-    """A column as the database has it: its name there, and whether its moments have a time zone."""
+    """A declared column, its name in the database, and whether its timestamps have a time zone there."""
 
     column: Column
     name: str
@@ -44,7 +44,7 @@ class DatabaseColumn:
 
     @property
     def type(self) -> Any:
-        """What SQLAlchemy calls the declared type."""
+        """The SQLAlchemy type of the declared type."""
         if self.column.type == domains.TIMESTAMP:
             return sa.DateTime(timezone=self.zoned)
         return self.column.type.names.sqlalchemy.call(sa)
@@ -52,7 +52,7 @@ class DatabaseColumn:
 
 @dataclass(frozen=True)
 class DatabaseTable:
-    """A relation as its database has it."""
+    """A lookup relation, and its table in the database."""
 
     relation: LookupRelation
     schema: str | None
@@ -64,7 +64,7 @@ class DatabaseTable:
 
 
 def connect(relation: LookupRelation) -> Engine:
-    """A way to the database, not yet taken.  Every read sees what is there at its moment."""
+    """A SQLAlchemy engine that connects on first use.  Every statement sees the latest committed rows."""
     name = one_line(relation.name)
     try:
         url = make_url(relation.url)
@@ -72,44 +72,45 @@ def connect(relation: LookupRelation) -> Engine:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             driver()
-        url, arguments = _settings(url, relation.timeout)
+        url, arguments = _set_timeouts(url, relation.timeout)
         return sa.create_engine(
             url, connect_args=arguments, pool_size=1, max_overflow=0, isolation_level="AUTOCOMMIT"
         )
     except ModuleNotFoundError as error:
-        package = error.name or "its driver"
+        package = error.name or "of its url"
         wanted = _EXTRAS.get(package, package)
-        message = f"{name}: the driver of its database, {package}, is not installed"
+        message = f"{name}: the database driver {package} is not installed"
         raise MillpondError(message, remedy=f"pip install '{wanted}'") from None
     except ImportError as error:
         raise MillpondError(
-            f"{name}: the driver of its database does not load: {one_line(str(error), 200)}"
+            f"{name}: the database driver cannot be loaded: {one_line(str(error), 200)}"
         ) from None
     except NoSuchModuleError:
         dialect = one_line(relation.url.partition(":")[0], 60)
-        message = f"{name}: there is no kind of database called {dialect}"
+        message = f"{name}: unknown type of database {dialect} in its url"
         raise MillpondError(message, remedy="write postgresql+psycopg://… or sqlite:///…") from None
     except (ArgumentError, ValueError):
-        message = f"{name}: its url is not one of a database"
+        message = f"{name}: its url is not a database URL"
         raise MillpondError(message, remedy="write postgresql+psycopg://user@host/database") from None
 
 
-def _settings(url: URL, timeout: float) -> tuple[URL, dict[str, Any]]:
-    """The URL and what its driver is told of time limits.  A file of SQLite is read, never created."""
+def _set_timeouts(url: URL, timeout: float) -> tuple[URL, dict[str, Any]]:
+    """The URL and the driver's arguments for timeouts.  A SQLite file is opened read-only, never created."""
     match url.get_backend_name():
         case "postgresql" if url.get_driver_name() in ("psycopg", "psycopg2"):
             options = f"-c statement_timeout={ceil(timeout * 1000)}"
             given = url.query.get("options")
-            told = f"{given} {options}" if isinstance(given, str) else options
+            if isinstance(given, str):
+                options = f"{given} {options}"
             url = url.difference_update_query(["options"])
             return url, {
                 "connect_timeout": max(2, ceil(timeout)),
-                "tcp_user_timeout": ceil(timeout * 1000),  # for a server that no longer answers at all
-                "options": told,
+                "tcp_user_timeout": ceil(timeout * 1000),  # for a server that stops answering
+                "options": options,
             }
         case "sqlite" if url.database and not url.database.startswith((":memory:", "file:")):
             if not Path(url.database).is_file():
-                raise FileNotFoundError(f"there is no file {one_line(url.database, 200)}")
+                raise FileNotFoundError(f"no such file: {one_line(url.database, 200)}")
             path = quote(Path(url.database).absolute().as_posix())
             return url.set(database=f"file:{path}", query={"mode": "ro", "uri": "true"}), {"timeout": timeout}
         case "sqlite":
@@ -118,51 +119,51 @@ def _settings(url: URL, timeout: float) -> tuple[URL, dict[str, Any]]:
 
 
 def describe_error(error: BaseException) -> str:
-    """What a database says of itself, in one line without the statement."""
-    told = getattr(error, "orig", None) or error
-    text = " ".join(str(told).split())
-    return one_line(text.split(" [SQL:")[0], 200) or type(told).__name__
+    """The message of a database error, in one line and without the SQL statement."""
+    cause = getattr(error, "orig", None) or error
+    text = " ".join(str(cause).split())
+    return one_line(text.split(" [SQL:")[0], 200) or type(cause).__name__
 
 
-# --- what is there -------------------------------------------------------------------------------------
+# --- tables and columns --------------------------------------------------------------------------------
 
 
 def find_table(relation: LookupRelation) -> DatabaseTable:
-    """The relation in its database; MillpondError where it, or a column of it, is not there."""
+    """The table of a relation in its database; raises MillpondError if it or a declared column is missing."""
     name = one_line(relation.name)
     try:
         engine = connect(relation)
         try:
-            schema, table, columns = _columns(engine, relation)
+            schema, table, columns = _inspect_table(engine, relation)
         finally:
             engine.dispose()
     except (SQLAlchemyError, OSError) as error:
-        message = f"{name}: its database does not answer: {describe_error(error)}"
-        raise MillpondError(message, remedy="start it, or correct the url") from None
-    found = [_matched(relation, column, columns) for column in relation.columns]
+        message = f"{name}: cannot connect to the database: {describe_error(error)}"
+        raise MillpondError(message, remedy="start the database, or correct the url") from None
+    found = [_find_column(relation, column, columns) for column in relation.columns]
     return DatabaseTable(relation, schema, table, tuple(found))
 
 
-def _columns(engine: Engine, relation: LookupRelation) -> tuple[str | None, str, list[Any]]:
-    """Where the table is, and its columns.  Databases differ in the case of names that nobody quoted."""
+def _inspect_table(engine: Engine, relation: LookupRelation) -> tuple[str | None, str, list[Any]]:
+    """The schema and name of the table, and its columns.  Databases fold the case of names differently."""
     inspector = sa.inspect(engine)
     before, _, wanted = relation.dbtable.rpartition(".")
     schema = before or None
     if schema is not None:
-        schema = _alike(schema, inspector.get_schema_names()) or schema
+        schema = _find_name(schema, inspector.get_schema_names()) or schema
     try:
         known = [*inspector.get_table_names(schema), *inspector.get_view_names(schema)]
-        table = _alike(wanted, known)
+        table = _find_name(wanted, known)
         if table is not None:
             return schema, table, list(inspector.get_columns(table, schema))
     except NoSuchTableError:
         pass
-    message = f"{one_line(relation.name)}: its database has no table {one_line(relation.dbtable)}"
-    raise MillpondError(message, remedy="correct dbtable")
+    message = f"{one_line(relation.name)}: the database has no table {one_line(relation.dbtable)}"
+    raise MillpondError(message, remedy="correct the option dbtable")
 
 
-def _alike(wanted: str, known: Iterable[str]) -> str | None:
-    """The name as it is known: spelled so, or the only one that differs in case."""
+def _find_name(wanted: str, known: Iterable[str]) -> str | None:
+    """The known name that is equal, or the only one that differs in case."""
     names = list(known)
     if wanted in names:
         return wanted
@@ -170,31 +171,35 @@ def _alike(wanted: str, known: Iterable[str]) -> str | None:
     return close[0] if len(close) == 1 else None
 
 
-def _matched(relation: LookupRelation, column: Column, columns: list[Any]) -> DatabaseColumn:
-    actual = _alike(column.name, (each["name"] for each in columns))
+def _find_column(relation: LookupRelation, column: Column, columns: list[Any]) -> DatabaseColumn:
+    actual = _find_name(column.name, (each["name"] for each in columns))
     if actual is None:
-        message = f"{one_line(relation.name)}: its table has no column {one_line(column.name)}"
+        message = (
+            f"{one_line(relation.name)}: the table in the database has no column {one_line(column.name)}"
+        )
         raise MillpondError(message, remedy=f"it has {one_line(', '.join(c['name'] for c in columns), 200)}")
     kind = next(each["type"] for each in columns if each["name"] == actual)
     return DatabaseColumn(column, actual, bool(getattr(kind, "timezone", False)))
 
 
 def read_columns(relation: LookupRelation) -> tuple[Column, ...]:
-    """The columns of the table in the database; those of types outside the language are left out."""
+    """The columns of the table in the database, without those of unsupported types."""
     engine = connect(relation)
     try:
-        columns = _columns(engine, relation)[2]
-        whole = domains.BIGINT if engine.dialect.name == "sqlite" else domains.INT  # SQLite has but one kind
+        columns = _inspect_table(engine, relation)[2]
+        integer = (
+            domains.BIGINT if engine.dialect.name == "sqlite" else domains.INT
+        )  # the only integer type of SQLite
     except (SQLAlchemyError, OSError) as error:
-        message = f"{one_line(relation.name)}: its database does not answer: {describe_error(error)}"
-        raise MillpondError(message, remedy="start it, or correct the url") from None
+        message = f"{one_line(relation.name)}: cannot connect to the database: {describe_error(error)}"
+        raise MillpondError(message, remedy="start the database, or correct the url") from None
     finally:
         engine.dispose()
-    found = [(each["name"], _sql_type(each["type"], whole), each["nullable"]) for each in columns]
+    found = [(each["name"], _sql_type(each["type"], integer), each["nullable"]) for each in columns]
     return tuple(Column(name, kind, nullable) for name, kind, nullable in found if kind is not None)
 
 
-def _sql_type(kind: Any, whole: SqlType) -> SqlType | None:
+def _sql_type(kind: Any, integer: SqlType) -> SqlType | None:
     match kind:
         case sa.Boolean():
             return domains.BOOLEAN
@@ -203,11 +208,11 @@ def _sql_type(kind: Any, whole: SqlType) -> SqlType | None:
         case sa.SmallInteger():
             return domains.SMALLINT
         case sa.Integer():
-            return whole
+            return integer
         case sa.Float():
             return domains.DOUBLE
         case sa.Numeric():
-            # Without a precision a number may be of any size; this is the widest there is.
+            # NUMERIC without a precision holds numbers of any size; this is the widest type.
             precision, scale = (kind.precision or 38, kind.scale or 0) if kind.precision else (38, 18)
             return domains.decimal(precision, scale) if scale <= precision <= 38 else None
         case sa.DateTime():
@@ -222,7 +227,7 @@ def _sql_type(kind: Any, whole: SqlType) -> SqlType | None:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether it may help to try again."""
+    """Whether a retry may succeed."""
     return isinstance(error, TRANSIENT_ERRORS) or (
         isinstance(error, DBAPIError) and error.connection_invalidated
     )

@@ -1,4 +1,4 @@
-"""What a cache of looked-up rows keeps: policies by name, at work batch after batch."""
+"""Caches of keys under an eviction policy: which keys of a lookup relation are cached, batch after batch."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from millpond.policies.kernels.race import RaceCache
 from millpond.policies.kernels.shadow import REUSE, ShadowCaches, heeb_alphas, heeb_tables
 
 _ORDERS = {"lru": LRU, "fifo": FIFO, "lfu": LFU, "prob": LFU, "rand": RANDOM}
-# Up to this size `auto` rehearses all policies.  Beyond, where some would look at every cached row at every
-# miss, it chooses between those that need not.
-MOST_REHEARSED = 1000
-# After how many references a model of the keys is first looked for, from how many of the last ones, and how
-# many pass at most until it is looked for again.
-FIRST_LOOK = 2000
+# Up to this number of rows, `auto` is REHEARSE.  It scans the cache at every miss, so larger caches follow
+# the better one of LRU and LFU, which need no scan.
+MAX_REHEARSED = 1000
+# A model of the keys is first identified after so many references, from so many of the last ones, and again
+# after at most so many.
+FIRST_IDENTIFICATION = 2000
 REMEMBERED = 2000
-LAST_LOOK = 128_000
-# Keys further from zero are no values of a process that a model could tell of.
-_WIDEST = 1 << 40
+MAX_INTERVAL = 128_000
+# Models are identified only for keys below this absolute value.
+_MAX_KEY = 1 << 40
 
 
 class KeyCache(Protocol):
-    """A cache of numbered keys at work."""
+    """A cache of numbered keys."""
 
     @property
     def held(self) -> Ints:
-        """The keys held, in no particular order."""
+        """The cached keys, in no particular order."""
 
     @property
     def remembered(self) -> Ints:
@@ -42,30 +42,34 @@ class KeyCache(Protocol):
 
     @property
     def rows(self) -> int:
-        """The rows of the keys held."""
+        """The number of rows of the cached keys."""
 
     @property
     def last_used(self) -> Ints:
         """The step of each key's last reference."""
 
     def refer(self, codes: Ints, values: Ints, weights: Ints) -> Bools:
-        """Which references are hits.  ``values`` are the keys themselves, ``weights`` the rows by number."""
+        """Process references to keys; returns which are hits.
+
+        ``codes`` are the numbers of the keys, ``values`` their values, and ``weights`` the numbers of rows by
+        code.
+        """
 
     def forget(self, kept: Ints) -> None:
-        """Number the keys anew: those kept become 0, 1, …"""
+        """Forget all keys but ``kept``, which get the numbers 0, 1, …"""
 
 
 def create_key_cache(policy: str, size: int, numeric: bool, seed: int = 0) -> KeyCache:
-    """A policy at work on ``size`` rows.  Only ``numeric`` keys can have a model."""
+    """A cache of ``size`` rows under a policy.  Only ``numeric`` keys can have a model."""
     if policy in _ORDERS:
         return UnmodelledCache(OrderedCache(size, _ORDERS[policy], seed=seed))
-    if policy == "auto" and size > MOST_REHEARSED:
+    if policy == "auto" and size > MAX_REHEARSED:
         return UnmodelledCache(RaceCache(size))
     return ModelledCache(size, policy != "heeb", online=numeric)
 
 
 class UnmodelledCache:
-    """A cache that needs to know nothing of the keys."""
+    """A cache whose policy does not use the values of the keys."""
 
     def __init__(self, cache: OrderedCache | RaceCache) -> None:
         self._cache = cache
@@ -94,11 +98,11 @@ class UnmodelledCache:
 
 
 class ModelledCache:
-    """HEEB, alone or rehearsed with others, under a model that is given or found in the references.
+    """A cache under HEEB, or REHEARSE with HEEB among its policies.
 
-    Until a model is found HEEB is LRU, and is left out of the rehearsal.  Independent references have no
-    model worth the name: what HEEB knows of them, LFU counts.  Looks at the same references whatever the cut
-    into batches.
+    The model is given, or identified from the references if ``online``.  Without a model, HEEB is LRU, and
+    REHEARSE leaves it out.  Independent references count as having no model: LFU serves them as well as HEEB.
+    The result does not depend on how the references are divided into batches.
     """
 
     def __init__(self, size: int, rehearsed: bool, model: Model | None = None, online: bool = False) -> None:
@@ -107,7 +111,7 @@ class ModelledCache:
         self._rehearsed = rehearsed
         self._online = online
         self._last = np.empty(0, np.int64)
-        self._look = FIRST_LOOK
+        self._next_identification = FIRST_IDENTIFICATION
         if not rehearsed:
             self._caches = ShadowCaches(size, [LRU])
         else:
@@ -115,7 +119,7 @@ class ModelledCache:
             self._caches = ShadowCaches(size, [TABLE] * tabled + [REUSE, LRU, LFU])
             self._caches.active[:tabled] = False
         if model is not None:
-            self._take(model)
+            self._use_model(model)
 
     @property
     def held(self) -> Ints:
@@ -134,40 +138,39 @@ class ModelledCache:
         return self._caches.last_used
 
     @property
-    def modelled(self) -> bool:
-        """Whether there is a model by now."""
+    def has_model(self) -> bool:
         return bool(self._tables)
 
     def refer(self, codes: Ints, values: Ints, weights: Ints) -> Bools:
         found = [np.empty(0, np.bool_)]
         while len(codes):
             now = self._caches.now
-            count = min(len(codes), self._look - now) if self._online else len(codes)
+            count = min(len(codes), self._next_identification - now) if self._online else len(codes)
             placed = Placed.of(self._tables, values[:count], now) if self._tables else no_table()
             found.append(self._caches.refer(codes[:count], values[:count], weights, placed)[0])
             if self._online:
-                self._learn(values[:count])
+                self._identify_model(values[:count])
             codes, values = codes[count:], values[count:]
         return np.concatenate(found)
 
     def forget(self, kept: Ints) -> None:
         self._caches.forget(kept)
 
-    def _learn(self, values: Ints) -> None:
-        """Look for a model now and then."""
+    def _identify_model(self, values: Ints) -> None:
+        """Remember the references, and identify a model when it is time."""
         self._last = np.concatenate([self._last, values])[-REMEMBERED:]
         now = self._caches.now
-        if now < self._look:
+        if now < self._next_identification:
             return
-        self._look = now + min(now, LAST_LOOK)
-        found = identify(self._last, now - len(self._last)) if np.abs(self._last).max() < _WIDEST else None
+        self._next_identification = now + min(now, MAX_INTERVAL)
+        found = identify(self._last, now - len(self._last)) if np.abs(self._last).max() < _MAX_KEY else None
         if found is not None and found.kind != "stationary":
-            self._take(found.model)
-        elif not self._rehearsed:  # which has shadows to tell that a model no longer holds
+            self._use_model(found.model)
+        elif not self._rehearsed:  # REHEARSE notices by itself when a model stops fitting
             self._tables = ()
             self._caches.kinds = np.array([LRU], np.int64)
 
-    def _take(self, model: Model) -> None:
+    def _use_model(self, model: Model) -> None:
         first = not self._tables
         if self._rehearsed:
             self._tables = heeb_tables(self._size, model)

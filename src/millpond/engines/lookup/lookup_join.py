@@ -1,4 +1,4 @@
-"""The join with relations in databases, over Arrow batches of a stream; to be given to ``mapInArrow``."""
+"""The join of a stream with lookup relations, on Arrow batches; Spark runs it with ``mapInArrow``."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from millpond.query.types import SqlType, arrow_type
 from millpond.runtime.arrow_ipc import schema_from_bytes
 from millpond.runtime.row_kinds import BatchMeasure
 
-# The columns of a row that is no result, but says what was counted.
+# The columns of a row that is not a result but a measure: its name and its value.
 MEASURED, COUNTED = "_measured", "_counted"
-# References that are looked up together, and results that leave together, at most.
-TOGETHER = 65_536
-# Joins whose caches a process keeps; those used last stay.
-_MOST_JOINS = 32
+# The largest number of rows that are looked up together, and of results in an output batch.
+MAX_ROWS = 65_536
+# The number of joins whose caches a process keeps; the least recently used is dropped.
+_MAX_CACHES = 32
 _caches: OrderedDict[str, RowCache] = OrderedDict()
 
 
 @dataclass(frozen=True)
 class LookupStep:
-    """A relation to be joined.
+    """One lookup.
 
-    ``token`` tells its cache from others in the same process.  ``asked`` are the columns of the stream with
-    the values of the key, ``key`` the relation's columns they equal.  ``added`` are its columns that the
-    result has, each with the name it has there.
+    ``cache_id`` identifies its cache in the process.  The columns ``values`` of the rows have the values of
+    the relation's columns ``key``.  ``added`` are the relation's columns in the result, with their names
+    there.
     """
 
-    token: str
-    located: DatabaseTable
-    asked: tuple[str, ...]
+    cache_id: str
+    table: DatabaseTable
+    values: tuple[str, ...]
     key: tuple[str, ...]
     added: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class LookupJoin:
-    """Joins a task's rows with the relations, one after the other.
+    """Joins the rows of a task with the relations, one after the other.
 
-    After the rows come two that say how many look-ups there were, and how many found the rows in the cache.
+    The last two rows of the output are measures: the number of lookups, and that of cache hits.
     """
 
     steps: tuple[LookupStep, ...]
@@ -58,85 +58,87 @@ class LookupJoin:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of what leaves: the columns of the result, MEASURED and COUNTED."""
+        """The schema of the output: the columns of the result, MEASURED and COUNTED."""
         return schema_from_bytes(self.schema_bytes)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = self.schema
         lookups = hits = 0
         for batch in batches:
-            for start in range(0, batch.num_rows, TOGETHER):
-                rows = pa.Table.from_batches([batch.slice(start, TOGETHER)])
-                for joined, asked, found in self._joined(rows, self.steps):
-                    lookups, hits = lookups + asked, hits + found
+            for start in range(0, batch.num_rows, MAX_ROWS):
+                rows = pa.Table.from_batches([batch.slice(start, MAX_ROWS)])
+                for joined, looked_up, hit in self._join(rows, self.steps):
+                    lookups, hits = lookups + looked_up, hits + hit
                     if joined is not None:
-                        yield from self._results(joined, schema)
-        yield self._measured(schema, {BatchMeasure.LOOKUPS: lookups, BatchMeasure.HITS: hits})
+                        yield self._to_results(joined, schema)
+        yield self._to_measures(schema, {BatchMeasure.LOOKUPS: lookups, BatchMeasure.HITS: hits})
 
-    def _measured(self, schema: pa.Schema, counts: dict[str, int]) -> pa.RecordBatch:
-        told = {MEASURED: list(counts), COUNTED: list(counts.values())}
+    def _to_measures(self, schema: pa.Schema, counts: dict[str, int]) -> pa.RecordBatch:
+        values = {MEASURED: list(counts), COUNTED: list(counts.values())}
         arrays = [
-            pa.array(told[field.name], field.type)
-            if field.name in told
+            pa.array(values[field.name], field.type)
+            if field.name in values
             else pa.nulls(len(counts), field.type)
             for field in schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _joined(
+    def _join(
         self, rows: pa.Table, steps: tuple[LookupStep, ...]
     ) -> Iterator[tuple[pa.Table | None, int, int]]:
-        """The rows joined with the relations that are left; and the look-ups and hits that it took."""
+        """The rows joined with the relations of ``steps``, and the numbers of lookups and hits."""
         if not steps:
             yield rows, 0, 0
             return
         step = steps[0]
         cache = (self.cache_of or worker_cache)(step, self.zone)
-        present = _present(rows, step.asked)
+        present = _drop_nulls(rows, step.values)
         types = [cache.key_type(name) for name in step.key]
-        keys = [_plain(present.column(name)).cast(kind) for name, kind in zip(step.asked, types, strict=True)]
+        keys = [
+            _to_array(present.column(name)).cast(kind) for name, kind in zip(step.values, types, strict=True)
+        ]
         if not present.num_rows:
             return
         answer = cache.look_up(keys)
         yield None, present.num_rows, int(answer.hits.sum())
-        for reference, found in answer.pairs(TOGETHER):
+        for reference, found in answer.pairs(MAX_ROWS):
             joined = present.take(pa.array(reference))
             for name, alias in step.added:
                 joined = joined.append_column(alias, found.column(name))
-            yield from self._joined(joined, steps[1:])
+            yield from self._join(joined, steps[1:])
 
-    def _results(self, joined: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _to_results(self, joined: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
         arrays = [
             pa.nulls(joined.num_rows, field.type)
             if field.name in (MEASURED, COUNTED)
-            else _plain(joined.column(field.name)).cast(field.type)
+            else _to_array(joined.column(field.name)).cast(field.type)
             for field in schema
         ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def output_schema(kinds: Mapping[str, SqlType], zone: str) -> pa.Schema:
-    """Columns of these types as Spark takes them, and what was counted."""
+    """The columns with their types for Spark, MEASURED and COUNTED."""
     spelled = {domains.TIMESTAMP: pa.timestamp("us", zone)}
     fields = [(name, spelled.get(kind) or arrow_type(kind)) for name, kind in kinds.items()]
     return pa.schema([*fields, (MEASURED, pa.string()), (COUNTED, pa.int64())])
 
 
 def worker_cache(step: LookupStep, zone: str) -> RowCache:
-    """The cache of a join in this process: cold at first, and after that as the last batch left it."""
-    cache = _caches.get(step.token)
+    """The cache of a lookup in this process; it starts empty, and lives on between batches."""
+    cache = _caches.get(step.cache_id)
     if cache is None:
-        cache = _caches[step.token] = create_cache(step, zone)
-        while len(_caches) > _MOST_JOINS:
+        cache = _caches[step.cache_id] = create_cache(step, zone)
+        while len(_caches) > _MAX_CACHES:
             _caches.popitem(last=False)
-    _caches.move_to_end(step.token)
+    _caches.move_to_end(step.cache_id)
     return cache
 
 
 def create_cache(step: LookupStep, zone: str) -> RowCache:
-    """An empty cache for a join."""
-    relation = step.located.relation
-    fetcher = RowFetcher(step.located, step.key, [name for name, _ in step.added], zone)
+    """An empty cache for a lookup."""
+    relation = step.table.relation
+    fetcher = RowFetcher(step.table, step.key, [name for name, _ in step.added], zone)
     types = [fetcher.schema.field(name).type for name in step.key]
     numeric = len(types) == 1 and pa.types.is_integer(types[0])
     return RowCache(
@@ -148,8 +150,8 @@ def create_cache(step: LookupStep, zone: str) -> RowCache:
     )
 
 
-def _present(rows: pa.Table, names: tuple[str, ...]) -> pa.Table:
-    """The rows with no NULL in the columns: NULL equals nothing."""
+def _drop_nulls(rows: pa.Table, names: tuple[str, ...]) -> pa.Table:
+    """The rows without NULL in the columns: NULL equals nothing."""
     valid = np.ones(rows.num_rows, np.bool_)
     for name in names:
         if rows.column(name).null_count:
@@ -157,5 +159,5 @@ def _present(rows: pa.Table, names: tuple[str, ...]) -> pa.Table:
     return rows if valid.all() else rows.filter(pa.array(valid))
 
 
-def _plain(column: pa.ChunkedArray) -> pa.Array:
+def _to_array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,4 +1,4 @@
-"""Rows of a relation kept by key: looked up here first, and in the database for the rest."""
+"""A cache of the rows of a lookup relation, by key; misses are fetched from the database."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from millpond.engines.lookup.row_fetcher import RowFetcher
 from millpond.models.arrays import Bools, Ints
 from millpond.policies.kernels.ordered import grown
 
-# How many keys are remembered without their rows, for policies that count: so many times the size, or this.
-_REMEMBERED = 16
-_FEWEST_REMEMBERED = 65_536
+# Policies need statistics of keys that are not cached: of so many times the cache's size, or of this number
+# of keys if that is more.
+_REMEMBERED_FACTOR = 16
+_MIN_REMEMBERED = 65_536
 
 
 @dataclass(frozen=True, eq=False)
 class LookupAnswer:
-    """For each reference, its rows in ``table``: the first, and how many; and whether it was a hit."""
+    """The rows of each lookup: the ``first`` in ``table``, their ``count``, and whether it was a hit."""
 
     table: pa.Table
     first: Ints
@@ -31,7 +32,7 @@ class LookupAnswer:
     hits: Bools
 
     def pairs(self, most: int) -> Iterator[tuple[Ints, pa.Table]]:
-        """Every reference with each of its rows, in order and at most so many at a time."""
+        """Every lookup with each of its rows, in order and at most ``most`` at a time."""
         ends = np.cumsum(self.count)
         total = int(ends[-1]) if len(ends) else 0
         for start in range(0, total, most):
@@ -42,30 +43,31 @@ class LookupAnswer:
 
 
 class RowCache:
-    """The rows of some keys, of no more than a fixed number of rows; a key without rows counts as one.
+    """Caches at most ``size`` rows by the columns ``key``; a key without rows counts as one row.
 
-    A key is what the columns of a row of ``key`` hold.  The rows of all keys asked for in one batch that are
-    not kept, or were fetched longer than ``ttl`` seconds ago, are fetched together.
+    The keys of a batch that are not cached, or were fetched more than ``ttl`` seconds ago, are fetched
+    together.
     """
 
     def __init__(
         self,
         fetcher: RowFetcher,
-        player: KeyCache,
+        keys: KeyCache,
         size: int,
         key: Sequence[str],
         ttl: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fetcher = fetcher
-        self._player = player
+        self._keys = keys
         self._key = list(key)
         self._ttl = ttl
         self._clock = clock
-        self._most = max(_REMEMBERED * size, _FEWEST_REMEMBERED)
+        self._max_remembered = max(_REMEMBERED_FACTOR * size, _MIN_REMEMBERED)
         self._numbers: dict[Any, int] = {}
         self._table = fetcher.schema.empty_table()
-        # By the number of a key: where its rows are, how many, when they were fetched, whether they are kept.
+        # By the number of a key: its first row, the number of rows, when they were fetched, whether they are
+        # cached.
         self._first = np.empty(0, np.int64)
         self._count = np.empty(0, np.int64)
         self._fetched = np.empty(0, np.float64)
@@ -73,12 +75,12 @@ class RowCache:
 
     @property
     def rows(self) -> int:
-        """Rows kept; a key without rows counts as one."""
-        return self._player.rows
+        """The number of cached rows; a key without rows counts as one."""
+        return self._keys.rows
 
     @property
     def table(self) -> pa.Table:
-        """The rows kept."""
+        """The cached rows."""
         return self._table
 
     def key_type(self, name: str) -> pa.DataType:
@@ -86,8 +88,8 @@ class RowCache:
         return self._fetcher.schema.field(name).type
 
     def look_up(self, columns: Sequence[pa.Array]) -> LookupAnswer:
-        """The rows of each reference, given by the columns of its key, none of which is NULL."""
-        codes, values = self._numbered(columns)
+        """Looks up keys, which are given as one array without NULL for each column of the key."""
+        codes, values = self._number_keys(columns)
         asked, places = np.unique(codes, return_index=True)
         now = self._clock()
         fresh = self._kept[asked]
@@ -98,22 +100,22 @@ class RowCache:
         missing, at = asked[~fresh], places[~fresh]
         if len(missing):
             self._fetch(missing, [column.take(pa.array(at)) for column in columns], now)
-        hits = self._player.refer(codes, values, np.maximum(self._count, 1))
+        hits = self._keys.refer(codes, values, np.maximum(self._count, 1))
         if stale.any():
             hits[places[stale]] = False
         answer = LookupAnswer(self._table, self._first[codes], self._count[codes], hits)
         if len(missing):
-            self._tidy()
+            self._drop_evicted()
         return answer
 
-    def _numbered(self, columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
-        """The number of each reference's key, and its value where it is one whole number."""
-        group, firsts = _groups(columns)
-        keys = _keys([column.take(pa.array(firsts)) for column in columns])
+    def _number_keys(self, columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
+        """The number of each key, and its value if it is one integer."""
+        group, firsts = _group_equal(columns)
+        keys = _to_keys([column.take(pa.array(firsts)) for column in columns])
         numbers = np.fromiter(map(self._numbers.get, keys, repeat(-1)), np.int64, len(keys))
         unknown = np.flatnonzero(numbers < 0)
         if len(unknown):
-            # In the order in which they came, so that nothing depends on the cut into batches.
+            # In the order of arrival, so the numbers do not depend on the batches.
             unknown = unknown[np.argsort(firsts[unknown])]
             numbers[unknown] = np.arange(len(unknown)) + len(self._numbers)
             self._numbers.update(
@@ -129,11 +131,11 @@ class RowCache:
         self._fetched, self._kept = grown(self._fetched, count, 0), grown(self._kept, count, 0)
 
     def _fetch(self, missing: Ints, keys: Sequence[pa.Array], now: float) -> None:
-        """Add the rows of the missing keys to the table."""
+        """Fetch the rows of the missing keys, and add them to the table."""
         rows = self._fetcher.fetch(keys)
-        found = _keys([rows.column(name).combine_chunks() for name in self._key])
+        found = _to_keys([rows.column(name).combine_chunks() for name in self._key])
         owner = np.fromiter(map(self._numbers.get, found, repeat(-1)), np.int64, len(found))
-        # A database may find more than was asked for, as where case does not matter to it.
+        # A database may return other keys too, for example if it ignores case.
         place = np.searchsorted(missing, owner)
         mine = np.flatnonzero(missing[np.minimum(place, len(missing) - 1)] == owner)
         order = mine[np.argsort(owner[mine], kind="stable")]
@@ -143,9 +145,9 @@ class RowCache:
         self._fetched[missing] = now
         self._table = pa.concat_tables([self._table, rows.take(pa.array(order))]).combine_chunks()
 
-    def _tidy(self) -> None:
-        """Drop the rows of keys that are not kept, and forget what is long past."""
-        kept = np.sort(self._player.held)
+    def _drop_evicted(self) -> None:
+        """Drop the rows of evicted keys, and forget old keys if there are too many."""
+        kept = np.sort(self._keys.held)
         counts = self._count[kept]
         ends = np.cumsum(counts)
         total = int(ends[-1]) if len(ends) else 0
@@ -154,23 +156,25 @@ class RowCache:
         self._kept[:] = False
         self._kept[kept] = True
         self._first[kept] = ends - counts
-        if len(self._numbers) > self._most:
+        if len(self._numbers) > self._max_remembered:
             self._forget()
 
     def _forget(self) -> None:
-        """Keep half of the keys known: those held, then the ones last referred to."""
-        used = self._player.last_used[: len(self._numbers)].copy()
-        used[self._player.remembered] = np.iinfo(np.int64).max
-        kept = np.sort(np.argsort(-used, kind="stable")[: max(self._most // 2, len(self._player.remembered))])
-        self._player.forget(kept)
+        """Remember only half of the keys: those that the policy needs, then the most recently used ones."""
+        used = self._keys.last_used[: len(self._numbers)].copy()
+        used[self._keys.remembered] = np.iinfo(np.int64).max
+        kept = np.sort(
+            np.argsort(-used, kind="stable")[: max(self._max_remembered // 2, len(self._keys.remembered))]
+        )
+        self._keys.forget(kept)
         keys = list(self._numbers)
         self._numbers = {keys[number]: new for new, number in enumerate(kept.tolist())}
         self._first, self._count = self._first[kept], self._count[kept]
         self._fetched, self._kept = self._fetched[kept], self._kept[kept]
 
 
-def _groups(columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
-    """Equal rows have equal numbers; and a row of each number."""
+def _group_equal(columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
+    """A number for each row, equal for equal rows; and the first row of each number."""
     group = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         encoded = column.dictionary_encode()
@@ -183,8 +187,8 @@ def _groups(columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
     return group, firsts
 
 
-def _keys(columns: Sequence[pa.Array]) -> list[Any]:
-    """Rows as values that can be looked up."""
+def _to_keys(columns: Sequence[pa.Array]) -> list[Any]:
+    """The rows as keys of a dictionary."""
     lists = [
         np.asarray(column).tolist() if pa.types.is_integer(column.type) else column.to_pylist()
         for column in columns

@@ -1,4 +1,4 @@
-"""Databases that are not as they should be: one clear line, and no more tries than help."""
+"""Errors of databases: one clear line each, and retries only where they can help."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def url(tmp_path: Path) -> str:
 
 
 class Failing:
-    """Databases that fail so many times, then work."""
+    """A database whose first ``times`` connections fail."""
 
     def __init__(self, times: int, error: Callable[[], Exception]) -> None:
         self.left, self.error = times, error
@@ -42,63 +42,65 @@ class Failing:
         return connect(relation)
 
     def fetcher(self, url: str, retries: int = 4) -> RowFetcher:
-        located = relation(url, INT_LABEL, 3, retries=retries)
-        return RowFetcher(located, ["K"], ["LABEL"], sleep=self.pauses.append, connect=self.connect)
+        table = relation(url, INT_LABEL, 3, retries=retries)
+        return RowFetcher(table, ["K"], ["LABEL"], sleep=self.pauses.append, connect=self.connect)
 
 
-def down() -> Exception:
+def refuse_connection() -> Exception:
     return OperationalError("SELECT 1", {}, Exception("connection refused"))
 
 
-def test_what_passes_is_tried_again(url: str) -> None:
-    failing = Failing(3, down)
+def test_transient_errors_are_retried_with_growing_pauses(url: str) -> None:
+    failing = Failing(3, refuse_connection)
     assert failing.fetcher(url).fetch([pa.array([2, 7], pa.int32())]).to_pylist() == [{"K": 2, "LABEL": "b"}]
     assert failing.pauses == [0.5, 1.0, 2.0]
 
 
-def test_what_does_not_pass_in_time_ends_the_run(url: str) -> None:
-    failing = Failing(99, down)
-    with pytest.raises(RunError, match=r"^R: its database cannot be read \(3 times\): connection refused$"):
+def test_an_error_that_persists_ends_the_run(url: str) -> None:
+    failing = Failing(99, refuse_connection)
+    with pytest.raises(
+        RunError, match=r"^R: reading the database failed after 3 attempts: connection refused$"
+    ):
         failing.fetcher(url, retries=2).fetch([pa.array([2], pa.int32())])
     assert failing.pauses == [0.5, 1.0]
 
 
-def test_what_cannot_pass_is_not_tried_again(url: str) -> None:
+def test_permanent_errors_are_not_retried(url: str) -> None:
     failing = Failing(99, lambda: ProgrammingError("SELECT 1", {}, Exception("permission denied")))
-    with pytest.raises(RunError, match=r"^R: its database cannot be read: permission denied$"):
+    with pytest.raises(RunError, match=r"^R: reading the database failed: permission denied$"):
         failing.fetcher(url).fetch([pa.array([2], pa.int32())])
     assert failing.pauses == []
 
 
-def test_a_file_that_goes_away_and_comes_back(url: str, tmp_path: Path) -> None:
-    located = relation(url, INT_LABEL, 3)
+def test_a_fetch_is_retried_until_a_missing_file_is_back(url: str, tmp_path: Path) -> None:
+    table = relation(url, INT_LABEL, 3)
     path, away = tmp_path / "r.db", tmp_path / "away.db"
     path.rename(away)
 
     def back(seconds: float) -> None:
         away.rename(path)
 
-    fetcher = RowFetcher(located, ["K"], ["LABEL"], sleep=back)
+    fetcher = RowFetcher(table, ["K"], ["LABEL"], sleep=back)
     assert fetcher.fetch([pa.array([1], pa.int32())]).num_rows == 1
     assert not away.exists()
 
 
-def test_a_locked_file_is_waited_for(url: str, tmp_path: Path) -> None:
-    located = relation(url, INT_LABEL, 3, timeout=0.05, retries=1)
+def test_a_fetch_waits_for_a_locked_file(url: str, tmp_path: Path) -> None:
+    table = relation(url, INT_LABEL, 3, timeout=0.05, retries=1)
     locking = sqlite3.connect(tmp_path / "r.db", isolation_level=None)
     locking.execute("BEGIN EXCLUSIVE")
     with pytest.raises(RunError, match="database is locked"):
-        RowFetcher(located, ["K"], [], sleep=lambda seconds: None).fetch([pa.array([1], pa.int32())])
+        RowFetcher(table, ["K"], [], sleep=lambda seconds: None).fetch([pa.array([1], pa.int32())])
 
     def unlock(seconds: float) -> None:
         locking.execute("ROLLBACK")
 
-    unlocked = RowFetcher(located, ["K"], [], sleep=unlock)
+    unlocked = RowFetcher(table, ["K"], [], sleep=unlock)
     assert unlocked.fetch([pa.array([1], pa.int32())]).num_rows == 1
     locking.close()
 
 
-def test_one_statement_for_all_keys(url: str) -> None:
+def test_all_keys_are_fetched_in_one_statement(url: str) -> None:
     fetcher = RowFetcher(relation(url, INT_LABEL, 3), ["K"], ["LABEL"])
     fetcher.fetch([pa.array([1], pa.int32())])
     seen: list[str] = []
@@ -108,63 +110,71 @@ def test_one_statement_for_all_keys(url: str) -> None:
     assert len(seen) == 1 and "'" not in seen[0]
 
 
-# --- what is said at the start -------------------------------------------------------------------------
+# --- errors before the run starts ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("address", "dbtable", "column", "told"),
+    ("address", "dbtable", "column", "message"),
     [
-        ("nosuch://x/y", "R", "K", r"there is no kind of database called nosuch; write postgresql\+"),
-        ("rubbish", "R", "K", "its url is not one of a database; write postgresql"),
-        ("mysql+pymysql://x/y", "R", "K", "the driver .*, pymysql, is not installed; pip install 'pymysql'"),
+        ("nosuch://x/y", "R", "K", r"unknown type of database nosuch in its url; write postgresql\+"),
+        ("rubbish", "R", "K", "its url is not a database URL; write postgresql"),
+        (
+            "mysql+pymysql://x/y",
+            "R",
+            "K",
+            "the database driver pymysql is not installed; pip install 'pymysql'",
+        ),
         (
             "sqlite:////nowhere/r.db",
             "R",
             "K",
-            "its database does not answer: there is no file /nowhere/r.db; ",
+            "cannot connect to the database: no such file: /nowhere/r.db; start the database",
         ),
-        ("postgresql+psycopg://a:secret@127.0.0.1:1/x", "R", "K", "its database does not answer: .*refused"),
-        ("{url}", "S", "K", "its database has no table S; correct dbtable"),
-        ("{url}", "R", "X", "its table has no column X; it has K, LABEL"),
+        (
+            "postgresql+psycopg://a:secret@127.0.0.1:1/x",
+            "R",
+            "K",
+            "cannot connect to the database: .*refused",
+        ),
+        ("{url}", "S", "K", "the database has no table S; correct the option dbtable"),
+        ("{url}", "R", "X", "the table in the database has no column X; it has K, LABEL"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(
-    url: str, address: str, dbtable: str, column: str, told: str
+def test_a_wrong_url_table_or_column_is_reported_in_one_line(
+    url: str, address: str, dbtable: str, column: str, message: str
 ) -> None:
-    with pytest.raises(MillpondError, match=f"^R: {told}") as error:
+    with pytest.raises(MillpondError, match=f"^R: {message}") as error:
         find_table(LookupRelation("R", address.format(url=url), dbtable, (Column(column, domains.INT),), 5))
     assert "secret" not in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"url": ""}, "R: the option url is missing; add url 'postgresql"),
         ({"dbtable": ""}, "R: the option dbtable is missing; add dbtable 'R'"),
-        ({"memory": "0"}, "R: 0 rows cannot be kept; give from 1 to 100,000,000"),
+        ({"memory": "0"}, "R: cannot cache 0 rows; give from 1 to 100,000,000"),
         ({"memory": "many"}, "R: memory 'many' is not a number of rows; write memory '10000'"),
-        ({"policy": "best"}, "R: there is no policy 'best' for look-ups; choose from auto, heeb"),
-        ({"ttl": "soon"}, "R: ttl 'soon' is not a length of time; write it as"),
-        ({"retries": "-1"}, "R: retries '-1' is no number; write retries '4'"),
-        ({"driver": "y"}, "R: a look-up has no option driver; its options are url, "),
+        ({"policy": "best"}, "R: there is no policy 'best' for lookups; choose from auto, rand"),
+        ({"ttl": "soon"}, "R: ttl 'soon' is not a duration; write '10 seconds'"),
+        ({"retries": "-1"}, "R: retries '-1' is not a number; write retries '4'"),
+        ({"driver": "y"}, "R: unknown option driver; the options of a lookup relation are url, "),
     ],
 )
-def test_options_that_are_wrong(options: dict[str, str], told: str) -> None:
+def test_wrong_options_are_refused(options: dict[str, str], message: str) -> None:
     given = {"url": "x", "dbtable": "R", "memory": "5", **options}
-    with pytest.raises(MillpondError, match=f"^{told}"):
+    with pytest.raises(MillpondError, match=f"^{message}"):
         read_declaration(Table("R", COLUMNS, False, source=SourceSpec("lookup", given)))
 
 
-def test_the_size_has_to_be_said() -> None:
+def test_the_number_of_rows_to_cache_is_required() -> None:
     table = Table("R", COLUMNS, False, source=SourceSpec("lookup", {"url": "x", "dbtable": "R"}))
-    with pytest.raises(
-        MillpondError, match=r"^R does not say how many of its rows may be kept; add memory 'N'"
-    ):
+    with pytest.raises(MillpondError, match=r"^R: the number of rows to cache is missing; add memory 'N'"):
         read_declaration(table)
     assert read_declaration(table, 9).memory == 9
 
 
-def test_what_the_declaration_says_comes_first() -> None:
+def test_options_of_the_declaration_override_the_defaults() -> None:
     options = {"URL": "sqlite:///r.db", "dbtable": "R", "Memory": "7", "ttl": "10 minutes"}
     found = read_declaration(
         Table("R", COLUMNS, False, source=SourceSpec("lookup", options)), 3, "lru", Path("/data")
@@ -173,17 +183,17 @@ def test_what_the_declaration_says_comes_first() -> None:
     assert found.url == "sqlite:////data/r.db" and "sqlite" not in repr(found)
 
 
-def test_names_may_differ_in_case(tmp_path: Path) -> None:
+def test_names_in_the_database_may_differ_in_case(tmp_path: Path) -> None:
     columns = {"k": domains.INT, "Label": domains.STRING}
     url = store(tmp_path / "x.db", "r", columns, [(1, "a")])
-    located = relation(url, INT_LABEL, 3)
-    assert (located.table, [found.name for found in located.columns]) == ("r", ["k", "Label"])
-    assert RowFetcher(located, ["K"], ["LABEL"]).fetch([pa.array([1], pa.int32())]).to_pylist() == [
+    table = relation(url, INT_LABEL, 3)
+    assert (table.table, [found.name for found in table.columns]) == ("r", ["k", "Label"])
+    assert RowFetcher(table, ["K"], ["LABEL"]).fetch([pa.array([1], pa.int32())]).to_pylist() == [
         {"K": 1, "LABEL": "a"}
     ]
 
 
-def test_columns_of_the_database(tmp_path: Path) -> None:
+def test_columns_are_read_from_the_database_without_unsupported_types(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "r.db")
     connection.execute(
         "CREATE TABLE R (a INTEGER NOT NULL, b TEXT, c NUMERIC(9, 2), d DATE, e TIMESTAMP, f REAL, g BLOB)"

@@ -1,4 +1,4 @@
-"""Hits are those of the lab, reference by reference, however the stream is cut into batches."""
+"""Caches have the same hits as in the lab, however the references are divided into batches."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.engines.lookup.key_cache import (
-    FIRST_LOOK,
-    MOST_REHEARSED,
+    FIRST_IDENTIFICATION,
+    MAX_REHEARSED,
     KeyCache,
     ModelledCache,
     create_key_cache,
@@ -28,7 +28,7 @@ from millpond.policies.kernels.race import RaceCache
 from millpond.policies.kernels.shadow import REUSE, ShadowCaches
 from tests.support.lookups import INT_LABEL, Join, relation, store
 
-# A skewed stream that drifts, and one that walks.
+# Skewed keys that drift, and a random walk.
 RNG = np.random.default_rng(7)
 SKEWED = (RNG.zipf(1.3, 20_000) + np.arange(20_000) // 5000) % 3000
 WALK = Walk(Noise.normal(4.0), 1000)
@@ -36,8 +36,8 @@ WALKED = WALK.sample(RNG, 6000)
 CUTS = (1, 17, 18, 2500, 2501, 9000)
 
 
-def played(cache: KeyCache, keys: Ints, cuts: tuple[int, ...]) -> Bools:
-    """Batch by batch, keys being numbered as they come."""
+def play(cache: KeyCache, keys: Ints, cuts: tuple[int, ...]) -> Bools:
+    """The hits of the references, batch by batch; keys are numbered in the order of arrival."""
     _, first, code = np.unique(keys, return_index=True, return_inverse=True)
     codes = np.argsort(np.argsort(first))[code]
     hits, start = [], 0
@@ -50,43 +50,43 @@ def played(cache: KeyCache, keys: Ints, cuts: tuple[int, ...]) -> Bools:
 
 @pytest.mark.parametrize("policy", ["lru", "fifo", "lfu", "prob", "rand"])
 @pytest.mark.parametrize("size", [1, 30, 400])
-def test_classic_policies(policy: str, size: int) -> None:
+def test_classic_policies_have_the_hits_of_the_lab(policy: str, size: int) -> None:
     expected = cache_player("lfu" if policy == "prob" else policy, size, None)(SKEWED)
-    assert played(create_key_cache(policy, size, True), SKEWED, CUTS).tolist() == expected.tolist()
+    assert play(create_key_cache(policy, size, True), SKEWED, CUTS).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("size", [5, 40])
-def test_policies_under_a_given_model(size: int) -> None:
+def test_policies_with_a_given_model_have_the_hits_of_the_lab(size: int) -> None:
     for policy, rehearsed in (("heeb", False), ("rehearse", True)):
         expected = cache_player(policy, size, WALK)(WALKED)
-        found = played(ModelledCache(size, rehearsed, WALK), WALKED, CUTS)
+        found = play(ModelledCache(size, rehearsed, WALK), WALKED, CUTS)
         assert found.tolist() == expected.tolist()
 
 
-def test_rehearsal_without_a_model() -> None:
+def test_rehearse_without_a_model_has_the_hits_of_the_lab() -> None:
     for policy in ("rehearse", "auto"):
         expected = cache_player("rehearse", 60, None)(SKEWED)
-        assert played(create_key_cache(policy, 60, False), SKEWED, CUTS).tolist() == expected.tolist()
+        assert play(create_key_cache(policy, 60, False), SKEWED, CUTS).tolist() == expected.tolist()
 
 
-def test_a_model_is_found_in_the_references() -> None:
-    """From the step on at which it is found, HEEB is at work, whatever the cut into batches."""
+def test_a_model_is_identified_from_the_references() -> None:
+    """HEEB uses it from that step on, however the references are divided into batches."""
     trend = Trend.line(0.1, 500, Noise.normal(6.0))
     for model in (WALK, trend):
         keys = model.sample(np.random.default_rng(3), 9000)
         whole, cut = ModelledCache(20, False, online=True), ModelledCache(20, False, online=True)
-        hits = played(whole, keys, ())
-        assert whole.modelled
-        assert hits.tolist() == played(cut, keys, tuple(sorted((*CUTS, FIRST_LOOK)))).tolist()
+        hits = play(whole, keys, ())
+        assert whole.has_model
+        assert hits.tolist() == play(cut, keys, tuple(sorted((*CUTS, FIRST_IDENTIFICATION)))).tolist()
         known = cache_player("heeb", 20, model)(keys)
-        assert hits[FIRST_LOOK + 500 :].sum() >= 0.95 * known[FIRST_LOOK + 500 :].sum()
-    assert not ModelledCache(20, False, online=True).modelled
+        assert hits[FIRST_IDENTIFICATION + 500 :].sum() >= 0.95 * known[FIRST_IDENTIFICATION + 500 :].sum()
+    assert not ModelledCache(20, False, online=True).has_model
 
 
-def test_the_automatic_choice_is_no_worse_than_either_of_its_own_beyond_rehearsal() -> None:
-    size = MOST_REHEARSED + 1
+def test_auto_on_a_large_cache_is_about_as_good_as_the_better_of_lru_and_lfu() -> None:
+    size = MAX_REHEARSED + 1
     keys = np.random.default_rng(4).zipf(1.1, 200_000) % 100_000
-    own = played(create_key_cache("auto", size, True), keys, CUTS).mean()
+    own = play(create_key_cache("auto", size, True), keys, CUTS).mean()
     others = [cache_player(policy, size, None)(keys).mean() for policy in ("lru", "lfu")]
     assert own > 0.99 * max(others) and max(others) > min(others) + 0.01
 
@@ -96,8 +96,10 @@ WEIGHTED = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2)), min_size=1,
 
 @settings(deadline=None, max_examples=150)
 @given(WEIGHTED, st.integers(1, 6), st.sampled_from(["lru", "fifo", "lfu", "rand", "race", "shadow"]))
-def test_no_more_rows_than_fit(references: list[tuple[int, int]], size: int, kind: str) -> None:
-    """Keys of several rows, whose number may change, and keys that are forgotten on the way."""
+def test_a_cache_never_holds_more_rows_than_its_size(
+    references: list[tuple[int, int]], size: int, kind: str
+) -> None:
+    """With keys of several rows, whose number may change, and with keys that are forgotten."""
     kinds = {"lru": LRU, "fifo": FIFO, "lfu": LFU, "rand": RANDOM}
     cache: OrderedCache | RaceCache | ShadowCaches
     cache = OrderedCache(size, kinds[kind]) if kind in kinds else RaceCache(size)
@@ -119,7 +121,7 @@ def test_no_more_rows_than_fit(references: list[tuple[int, int]], size: int, kin
         assert len(set(held.tolist())) == len(held)
         if (kind in kinds or kind == "race") and change != 1:
             assert (key in held) == (weights[key] <= size)
-        if change == 2:  # all keys stay, under their numbers
+        if change == 2:  # all keys stay and keep their numbers
             cache.forget(np.arange(7))
 
 
@@ -130,7 +132,9 @@ def test_no_more_rows_than_fit(references: list[tuple[int, int]], size: int, kin
     st.lists(st.integers(1, 3), min_size=10, max_size=10).map(np.array),
     st.integers(0, 300),
 )
-def test_the_race_is_a_rehearsal_of_two(keys: Ints, size: int, weights: Ints, cut: int) -> None:
+def test_the_race_of_lru_and_lfu_equals_rehearse_with_these_two(
+    keys: Ints, size: int, weights: Ints, cut: int
+) -> None:
     rehearsal = ShadowCaches(size, [LRU, LFU])
     expected = rehearsal.refer(keys, keys, weights, no_table())[0]
     race = RaceCache(size)
@@ -140,13 +144,13 @@ def test_the_race_is_a_rehearsal_of_two(keys: Ints, size: int, weights: Ints, cu
     assert race.rows == rehearsal.rows and race.remembered.tolist() == rehearsal.remembered.tolist()
 
 
-def test_forgetting_numbers_anew() -> None:
+def test_forgetting_keys_renumbers_the_others() -> None:
     for cache in (OrderedCache(3, LRU), RaceCache(3)):
         cache.refer(np.array([0, 1, 2, 3, 4, 3]), np.ones(5, np.int64))
         assert sorted(cache.held.tolist()) == [2, 3, 4]
         cache.forget(np.array([2, 3, 4]))
         assert sorted(cache.held.tolist()) == [0, 1, 2]
-        # 2 was the least recently used, and is 0 now.
+        # Key 2 was the least recently used; its number is 0 now.
         assert cache.refer(np.array([3, 2, 0, 1]), np.ones(4, np.int64)).tolist() == [
             False,
             True,
@@ -156,12 +160,12 @@ def test_forgetting_numbers_anew() -> None:
 
 
 @pytest.mark.parametrize("policy", ["lru", "lfu", "rand", "rehearse"])
-def test_through_the_operator(tmp_path: Path, policy: str) -> None:
-    """Also with keys that are not in the database, which are kept as such."""
+def test_the_lookup_join_has_the_hits_of_the_lab(tmp_path: Path, policy: str) -> None:
+    """Keys that are not in the database are cached too."""
     url = store(tmp_path / "r.db", "R", INT_LABEL, [(n, str(n)) for n in range(0, 3000, 3)])
     join = Join(relation(url, INT_LABEL, 50, policy), ["K"], [pa.int32()])
     keys = SKEWED[:8000]
     found, lookups, hits = join.run([(int(key),) for key in keys], CUTS[:5])
-    model = None  # none fits these keys
+    model = None  # no model fits these keys
     assert (lookups, hits) == (len(keys), cache_player(policy, 50, model)(keys).sum())
     assert len(found) == (keys % 3 == 0).sum()

@@ -1,4 +1,4 @@
-"""Look-ups answer as a join does, whatever the policy, the budget and the cut into batches."""
+"""Lookups return the rows of the join, whatever the policy, the size of the cache and the batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DUCKDB = duckdb.connect()
 def expected(
     references: list[tuple[Any, ...]], rows: list[tuple[Any, ...]], types: list[pa.DataType], key: int
 ) -> Counter[tuple[Any, ...]]:
-    """By DuckDB: the number of the reference and the row; the first ``key`` columns are what joins them."""
+    """The join according to DuckDB: the number of the reference and the row; ``key`` columns join them."""
     asked = {"N": pa.int64()} | {f"c{i}": kind for i, kind in enumerate(types[:key])}
     held = {f"c{i}": kind for i, kind in enumerate(types)}
     for name, values, schema in (("s", references, asked), ("r", rows, held)):
@@ -51,7 +51,7 @@ KEY = st.integers(-3, 8)
     memory=st.integers(1, 9),
     policy=st.sampled_from(policy_names(Use.LOOKUP)),
 )
-def test_every_row_of_the_join_and_no_other(
+def test_lookups_return_exactly_the_rows_of_the_join(
     tmp_path: Path, rows: list[Any], keys: list[Any], cuts: list[int], memory: int, policy: str
 ) -> None:
     url = store(tmp_path / "r.db", "R", INT_LABEL, rows)
@@ -73,7 +73,7 @@ def test_every_row_of_the_join_and_no_other(
     memory=st.integers(1, 20),
     cut=st.integers(0, 10),
 )
-def test_keys_of_several_columns(
+def test_a_key_can_have_several_columns(
     tmp_path: Path, rows: list[Any], keys: list[Any], memory: int, cut: int
 ) -> None:
     columns = {"A": domains.INT, "B": domains.STRING, "V": domains.BIGINT}
@@ -107,7 +107,7 @@ def test_keys_of_several_columns(
     ],
     ids=lambda value: str(value) if isinstance(value, domains.SqlType) else "",
 )
-def test_keys_of_every_type(
+def test_a_key_can_have_any_exact_type(
     tmp_path: Path, kind: domains.SqlType, arrow: pa.DataType, stored: list[Any], values: list[Any]
 ) -> None:
     columns = {"K": kind, "V": domains.INT}
@@ -118,7 +118,7 @@ def test_keys_of_every_type(
     assert len(known) == len(stored) and len(found) == 2 * len(stored) and hits == len(values)
 
 
-def test_many_keys_take_several_statements(tmp_path: Path) -> None:
+def test_many_keys_are_fetched_in_several_statements(tmp_path: Path) -> None:
     rows = [(n, str(n)) for n in range(0, 80_000, 2)]
     url = store(tmp_path / "r.db", "R", INT_LABEL, rows)
     join = Join(relation(url, INT_LABEL, 100), ["K"], INT)
@@ -127,17 +127,16 @@ def test_many_keys_take_several_statements(tmp_path: Path) -> None:
     assert all(int(row[2]) == row[1] == row[0] for row in found)
 
 
-def test_a_key_with_more_rows_than_are_sent_together(tmp_path: Path) -> None:
+def test_a_key_can_have_more_rows_than_an_output_batch(tmp_path: Path) -> None:
     url = store(tmp_path / "r.db", "R", INT_LABEL, [(1, str(n)) for n in range(70_000)] + [(2, "x")])
     join = Join(relation(url, INT_LABEL, 50), ["K"], INT)
     found, lookups, hits = join.run([(1,), (2,), (1,), (2,)])
-    assert len(found) == 140_002 and (lookups, hits) == (4, 1)  # what does not fit is not kept
+    assert len(found) == 140_002 and (lookups, hits) == (4, 1)  # rows that do not fit are not cached
     assert join.cache.rows == 1
 
 
 @pytest.mark.campaign
-def test_many_keys_come_and_go(tmp_path: Path) -> None:
-    """Also where so many have come that the first ones are forgotten."""
+def test_lookups_stay_correct_when_old_keys_are_forgotten(tmp_path: Path) -> None:
     url = store(tmp_path / "r.db", "R", INT_LABEL, [(n, str(n)) for n in range(1000)])
     for policy in ("auto", "lfu", "rand", "fifo"):
         join = Join(relation(url, INT_LABEL, 2000 if policy == "auto" else 20, policy), ["K"], INT)
@@ -152,7 +151,7 @@ def test_many_keys_come_and_go(tmp_path: Path) -> None:
             assert hits > 5_000 and join.cache.rows <= 2000
 
 
-def test_a_row_is_as_old_as_its_fetch(tmp_path: Path) -> None:
+def test_rows_older_than_the_ttl_are_fetched_again(tmp_path: Path) -> None:
     now = [0.0]
     url = store(tmp_path / "r.db", "R", INT_LABEL, [(1, "old")])
     join = Join(relation(url, INT_LABEL, 3, ttl=60.0), ["K"], INT)
@@ -164,10 +163,10 @@ def test_a_row_is_as_old_as_its_fetch(tmp_path: Path) -> None:
     now[0] = 61.0
     found, lookups, hits = join.run([(1,), (1,), (2,)])
     assert Counter(row[2] for row in found) == Counter({"new": 2, "newer": 2, "two": 1})
-    assert (lookups, hits) == (3, 1) and join.cache.rows == 3  # the rows of a key may have become more
+    assert (lookups, hits) == (3, 1) and join.cache.rows == 3  # a key may have more rows than before
 
 
-def test_values_that_are_not_of_their_type_end_the_run(tmp_path: Path) -> None:
+def test_a_value_that_is_not_of_the_declared_type_ends_the_run(tmp_path: Path) -> None:
     url = store(tmp_path / "r.db", "R", INT_LABEL, [(1, "a")])
     wrong = {"K": domains.INT, "LABEL": domains.INT}
     with pytest.raises(RunError, match=r"^R\.LABEL: a value in the database is not INT: "):

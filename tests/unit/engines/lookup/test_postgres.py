@@ -1,4 +1,4 @@
-"""Look-ups in a real PostgreSQL server."""
+"""Lookups in a real PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def postgres() -> Iterator[Server]:
         yield made
 
 
-def test_rows_and_hits(postgres: Server) -> None:
+def test_lookups_return_the_rows_of_the_table_and_count_hits_like_the_lab(postgres: Server) -> None:
     keys = np.random.default_rng(2).zipf(1.3, 10_000) % 4000
     for policy in ("lru", "lfu", "fifo", "rand", "rehearse"):
         join = Join(relation(postgres.url, INT_LABEL, 60, policy), ["K"], [pa.int32()])
@@ -56,10 +56,10 @@ def test_rows_and_hits(postgres: Server) -> None:
         assert join.cache.rows <= 60
 
 
-def test_keys_of_several_columns(postgres: Server) -> None:
+def test_a_key_can_have_several_columns(postgres: Server) -> None:
     columns = (Column("A", domains.INT), Column("B", domains.STRING), Column("V", domains.BIGINT))
-    located = find_table(LookupRelation("P", postgres.url, "Pairs", columns, 10, "lru"))
-    join = Join(located, ["A", "B"], [pa.int32(), pa.string()])
+    table = find_table(LookupRelation("P", postgres.url, "Pairs", columns, 10, "lru"))
+    join = Join(table, ["A", "B"], [pa.int32(), pa.string()])
     found, lookups, hits = join.run([(1, "x"), (1, "X"), (2, "x"), (2, None), (1, "x")], [2])
     assert Counter(row[:1] + row[3:] for row in found) == Counter(
         [(0, 10), (0, 11), (1, 12), (4, 10), (4, 11)]
@@ -67,12 +67,12 @@ def test_keys_of_several_columns(postgres: Server) -> None:
     assert (lookups, hits) == (4, 1)
 
 
-def test_a_text_that_postgresql_cannot_have(postgres: Server) -> None:
+def test_a_string_with_the_character_zero_matches_nothing(postgres: Server) -> None:
     columns = (Column("A", domains.INT), Column("B", domains.STRING), Column("V", domains.BIGINT))
-    located = find_table(LookupRelation("P", postgres.url, "Pairs", columns, 10, "lru"))
+    table = find_table(LookupRelation("P", postgres.url, "Pairs", columns, 10, "lru"))
     for key, types in ((["B"], [pa.string()]), (["A", "B"], [pa.int32(), pa.string()])):
         asked = [(1, text)[-len(key) :] for text in ("X\0", "X", "\0")]
-        found, lookups, _ = Join(located, key, types).run(asked)
+        found, lookups, _ = Join(table, key, types).run(asked)
         assert (found, lookups) == ([(1, 1, "X", 12)], 3)
 
 
@@ -88,38 +88,40 @@ def test_a_text_that_postgresql_cannot_have(postgres: Server) -> None:
         ("id", domains.INT, pa.int32(), 1),
     ],
 )
-def test_keys_of_every_type(
+def test_a_key_can_have_any_exact_type(
     postgres: Server, name: str, kind: domains.SqlType, arrow: pa.DataType, value: Any
 ) -> None:
     columns = (Column(name, kind), *(Column(n, k) for n, k in (("x", domains.DOUBLE),) if n != name))
-    located = find_table(LookupRelation("R", postgres.url, "other.kinds", columns, 10, "lru"))
-    assert Join(located, [name], [arrow]).run([(value,), (None,)]) == ([(0, value, 0.1)], 1, 0)
+    table = find_table(LookupRelation("R", postgres.url, "other.kinds", columns, 10, "lru"))
+    assert Join(table, [name], [arrow]).run([(value,), (None,)]) == ([(0, value, 0.1)], 1, 0)
 
 
-def test_columns_of_the_database(postgres: Server) -> None:
+def test_columns_are_read_from_the_database_without_unsupported_types(postgres: Server) -> None:
     found = read_columns(LookupRelation("R", postgres.url, "other.kinds", (), 1))
     assert {c.name: c.type.name for c in found} == {
         "d": "DATE", "n": "DECIMAL(10,2)", "at": "TIMESTAMP", "local": "TIMESTAMP", "x": "DOUBLE",
         "b": "BOOLEAN", "s": "SMALLINT", "id": "BIGINT",
     }  # fmt: skip
-    with pytest.raises(MillpondError, match=r"R: its database has no table other\.nosuch; correct dbtable"):
+    with pytest.raises(
+        MillpondError, match=r"R: the database has no table other\.nosuch; correct the option dbtable"
+    ):
         read_columns(LookupRelation("R", postgres.url, "other.nosuch", (), 1))
 
 
-def test_a_slow_statement_is_ended(postgres: Server) -> None:
+def test_a_statement_that_exceeds_the_timeout_is_cancelled_and_retried(postgres: Server) -> None:
     engine = sa.create_engine(postgres.url)
     with engine.connect() as locking:
-        located = relation(postgres.url, INT_LABEL, 5, timeout=0.2, retries=1)
+        table = relation(postgres.url, INT_LABEL, 5, timeout=0.2, retries=1)
         locking.execute(sa.text("LOCK TABLE r IN ACCESS EXCLUSIVE MODE"))
-        fetcher = RowFetcher(located, ["K"], [], sleep=lambda seconds: None)
-        with pytest.raises(RunError, match=r"^R: .*\(2 times\): .*statement timeout"):
+        fetcher = RowFetcher(table, ["K"], [], sleep=lambda seconds: None)
+        with pytest.raises(RunError, match=r"^R: .* after 2 attempts: .*statement timeout"):
             fetcher.fetch([pa.array([3], pa.int32())])
         locking.rollback()
         assert fetcher.fetch([pa.array([3], pa.int32())]).num_rows == 1
     engine.dispose()
 
 
-def test_a_server_that_goes_down_and_comes_back(postgres: Server) -> None:
+def test_a_fetch_is_retried_until_the_server_is_back(postgres: Server) -> None:
     """The last test here: it ends the server's connections."""
     asked = [pa.array([3, 4], pa.int32())]
     pauses: list[float] = []
@@ -134,9 +136,9 @@ def test_a_server_that_goes_down_and_comes_back(postgres: Server) -> None:
     postgres.stop()
     assert fetcher.fetch(asked).num_rows == 1 and pauses == [0.5, 1.0]
     postgres.stop()
-    failing = RowFetcher(fetcher._located, ["K"], [], sleep=lambda seconds: None)
+    failing = RowFetcher(fetcher._table, ["K"], [], sleep=lambda seconds: None)
     try:
-        with pytest.raises(RunError, match=r"^R: its database cannot be read \(5 times\): "):
+        with pytest.raises(RunError, match=r"^R: reading the database failed after 5 attempts: "):
             failing.fetch(asked)
     finally:
         postgres.start()
