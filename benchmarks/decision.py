@@ -3,8 +3,8 @@
     python -m benchmarks.decision
 
 The queries are random conjunctions over integers: a quarter of the predicates compare a column with a
-constant, the others two columns.  For each size, the table has the median times of reading the text, of the
-decision alone, and of the decision with its proof (the plan and its bound, or a confirmed witness).
+constant, the others two columns.  For each size, the table has the median CPU times of reading the text, of
+the decision alone, and of the decision with its proof (the plan and its bound, or a confirmed witness).
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from statistics import median
-from time import perf_counter
+from time import process_time
+from typing import TypeVar
 
 from benchmarks.tables import print_table
 from millpond.analysis.decide import analyse, decide
 from millpond.frontend.parse import parse
-from millpond.query.model import Query
 
 SIZES = [(2, 5, 10), (5, 10, 25), (10, 10, 50), (20, 10, 100), (40, 10, 200), (80, 10, 400)]
 QUERIES = 12
+T = TypeVar("T")
 
 
 def random_query(streams: int, columns: int, predicates: int, seed: int) -> str:
@@ -50,30 +52,29 @@ def random_query(streams: int, columns: int, predicates: int, seed: int) -> str:
     return f"{tables}SELECT {projection}S0.C0 FROM {sources} WHERE {' AND '.join(conditions)}"
 
 
-def measure_milliseconds(action: Callable[[], object]) -> float:
-    started = perf_counter()
-    action()
-    return 1000 * (perf_counter() - started)
+def measure(action: Callable[[], T]) -> tuple[T, float]:
+    """Return the result of an action, and the CPU time that it takes in milliseconds."""
+    started = process_time()
+    result = action()
+    return result, 1000 * (process_time() - started)
 
 
 def main() -> None:
     table = []
-    for streams, columns, predicates in SIZES:
-        read, plain, certified = [], [], []
+    for size in SIZES:
+        times: list[tuple[float, float, float]] = []
         outcomes: Counter[str] = Counter()
         for seed in range(QUERIES):
-            text = random_query(streams, columns, predicates, seed)
-            read.append(measure_milliseconds(lambda text=text: parse(text)))  # type: ignore[misc]
-            query: Query = parse(text)[0]
-            plain.append(measure_milliseconds(lambda query=query: analyse(query)))  # type: ignore[misc]
-            certified.append(measure_milliseconds(lambda query=query: decide(query)))  # type: ignore[misc]
-            outcomes[decide(query).outcome] += 1
+            text = random_query(*size, seed)
+            queries, reading = measure(partial(parse, text))
+            _, deciding = measure(partial(analyse, queries[0]))
+            verdict, proving = measure(partial(decide, queries[0]))
+            times.append((reading, deciding, proving))
+            outcomes[verdict.outcome] += 1
+        medians = (f"{median(column):.0f} ms" for column in zip(*times, strict=True))
         verdicts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-        size = f"{streams} x {columns} x {predicates}"
-        table.append((size, *(f"{median(times):.0f} ms" for times in (read, plain, certified)), verdicts))
-    print_table(
-        ["streams x columns x predicates", "read", "decide", "decide with witness", "verdicts"], table
-    )
+        table.append((" x ".join(map(str, size)), *medians, verdicts))
+    print_table(["streams x columns x predicates", "read", "decide", "decide with proof", "verdicts"], table)
 
 
 if __name__ == "__main__":
