@@ -1,9 +1,9 @@
-"""How fast tuples are judged when not everything fits.
+"""The speed of eviction policies.
 
-    python benchmarks/budget.py
+    python -m benchmarks.budget
 
-Rates by CPU time on one core, after the loops are compiled: joining by HEEB tuple by tuple, caching by LRU
-and others reference by reference, FlowExpect with a look-ahead of 5, and the batch look-up of an operator.
+Prints rates by CPU time on one core, after the loops are compiled: joining under HEEB, caching under LRU and
+others, FlowExpect with a look-ahead of 5, and the score look-up of a batch.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from time import process_time
 import numpy as np
 
 from millpond.lab.workloads import floor, tower
-from millpond.models.arrays import integers
-from millpond.models.scores import heeb_table
-from millpond.policies.flow import FlowExpect
-from millpond.policies.kernels import cache_loop, join_loop
+from millpond.models.array_types import integers
+from millpond.models.score_tables import heeb_table
+from millpond.policies.flow_expect import FlowExpect
 from millpond.policies.kernels.cache_loop import run_cache
 from millpond.policies.kernels.join_loop import run_join
-from millpond.policies.kernels.shadow import rehearse_cache, reuse_cache
-from millpond.policies.rehearse import heeb_way
+from millpond.policies.kernels.kinds import CacheScore, JoinScore
+from millpond.policies.rehearse.cache import rehearse_cache, reuse_cache
+from millpond.policies.rehearse.join import heeb_join_tables
 from millpond.policies.store import JoinStore
 
 STEPS = 200_000
@@ -29,7 +29,7 @@ REFERENCES = 1_000_000
 
 
 def rate(count: int, work: Callable[[], object]) -> float:
-    """Items a second of CPU time: the best of three."""
+    """Items per second of CPU time, the best of three runs."""
     times = []
     for _ in range(3):
         start = process_time()
@@ -41,13 +41,13 @@ def rate(count: int, work: Callable[[], object]) -> float:
 def join_rate(size: int) -> float:
     work = floor()
     r, s = work.streams(1, 0, STEPS)
-    tables = heeb_way(work.r, work.s, work.alpha(size)).placed(r, s)
-    run_join(r[:100], s[:100], size, join_loop.TABLE, tables)
-    return rate(STEPS, lambda: run_join(r, s, size, join_loop.TABLE, tables))
+    tables = heeb_join_tables(work.r, work.s, work.alpha(size)).align(r, s)
+    run_join(r[:100], s[:100], size, JoinScore.TABLE, tables)
+    return rate(STEPS, lambda: run_join(r, s, size, JoinScore.TABLE, tables))
 
 
 def trace() -> np.ndarray:
-    """References with popular keys, a loop and a scan mixed."""
+    """A trace that mixes popular keys with a loop."""
     rng = np.random.default_rng(1)
     keys = np.minimum(rng.zipf(1.2, REFERENCES), 50_000)
     keys[::5] = 100_000 + np.arange(len(keys[::5])) % 3000
@@ -70,7 +70,7 @@ def main() -> None:
     print(f"{'HEEB, joining, size 10':42} {join_rate(10):>14,.0f} steps/s")
     print(f"{'HEEB, joining, size 100':42} {join_rate(100):>14,.0f} steps/s")
     keys = trace()
-    for name, kind in (("LRU", cache_loop.LRU), ("FIFO", cache_loop.FIFO), ("perfect LFU", cache_loop.LFU)):
+    for name, kind in (("LRU", CacheScore.LRU), ("FIFO", CacheScore.FIFO), ("perfect LFU", CacheScore.LFU)):
         run_cache(keys[:100], 10, kind)
         for size in (100, 1000):
             found = rate(len(keys), lambda size=size, kind=kind: run_cache(keys, size, kind))  # type: ignore[misc]

@@ -27,7 +27,7 @@ import millpond
 from benchmarks.streams import Batch, median_seconds, open_session, open_stream, start_query, workspace
 from benchmarks.tables import print_table
 from millpond.lab.simulate import cache_player
-from millpond.models.arrays import Ints
+from millpond.models.array_types import Ints
 from millpond.spark.sql import OBSERVED
 from tests.support.postgres import server
 

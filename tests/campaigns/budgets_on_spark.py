@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 import millpond
 from millpond.lab.simulate import join_player
 from millpond.lab.workloads import SYNTHETIC, Workload
-from millpond.models.arrays import Ints
+from millpond.models.array_types import Ints
 from millpond.policies.registry import PolicyChoice
 from millpond.spark.session import make_session
 

@@ -17,9 +17,9 @@ def _run(arguments: argparse.Namespace) -> ExitCode:
     from rich.console import Console
 
     from millpond.lab.command import run
-    from millpond.lab.view import summary, watched
+    from millpond.lab.view import show_progress, summary
 
-    report = run(arguments, lambda rows: watched(rows, Console(stderr=True)))
+    report = run(arguments, lambda planned: show_progress(planned, Console(stderr=True)))
     print_page(Console(), summary(report))
     for path in report.files:
         print(path)

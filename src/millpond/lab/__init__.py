@@ -1,1 +1,1 @@
-"""The experiments of paper 3, run to a table and a picture."""
+"""The experiments of paper 3: each writes a CSV file and a figure."""

@@ -1,4 +1,4 @@
-"""The experiments of section 6, each a function from settings to rows."""
+"""The experiments of section 6: each function takes settings and returns an experiment, ready to run."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 
 from millpond.errors import MillpondError
-from millpond.lab.online import cache_online, join_online, paired
+from millpond.lab.online import cache_online, join_online, join_segments
 from millpond.lab.results import Row
-from millpond.lab.simulate import cache_player, join_player, join_way, play, warm_up
-from millpond.lab.workloads import REAL_MODEL, SYNTHETIC, Workload, bounded_normal, floor, real
-from millpond.models.arrays import Ints
+from millpond.lab.simulate import cache_player, choose_tables, join_player, run_tables, warm_up
+from millpond.lab.workloads import REAL_MODEL, SYNTHETIC, Workload, bounded_normal, floor, load_real
+from millpond.models.array_types import Ints
 from millpond.models.chains import Walk
-from millpond.models.models import Model
-from millpond.models.scores import heeb_table
-from millpond.models.stretches import Stretch, ruling_kind, stretches
-from millpond.models.surface import control_points, interpolated
+from millpond.models.score_surface import control_points, interpolate_surface
+from millpond.models.score_tables import heeb_table
+from millpond.models.segments import Segment, most_common_kind, split_into_segments
 
 SIZES = (1, 2, 3, 5, 10, 15, 20, 25, 30, 40, 50)
 REAL_SIZES = (10, 25, 50, 75, 100, 125, 150, 175, 200, 250, 300)
+# The policies of figures 8 and 19, of figures 9 to 12, and of figure 13.
 COMPARED = ("rand", "prob", "life", "flowexpect", "heeb", "rehearse", "opt")
 BY_SIZE = ("rand", "prob", "life", "heeb", "rehearse", "opt")
 CACHED = ("rand", "lru", "lfu", "heeb", "heeb-online", "rehearse", "lfd")
@@ -29,7 +29,7 @@ CACHED = ("rand", "lru", "lfu", "heeb", "heeb-online", "rehearse", "lfd")
 
 @dataclass(frozen=True)
 class Settings:
-    """How much to run: the paper's full size, or something that ends within a minute."""
+    """The size of an experiment: the paper's, or with ``quick`` one that takes less than a minute."""
 
     quick: bool = False
     seed: int = 1
@@ -52,11 +52,19 @@ Rows = Iterator[Row]
 
 
 @dataclass(frozen=True)
-class Planned:
-    """An experiment about to run: how many rows it will give, and the rows as they come."""
+class PlannedExperiment:
+    """An experiment ready to run: iterating over ``rows`` runs it; ``total`` is their number."""
 
     total: int
     rows: Rows
+
+
+def _plan_grid(
+    policies: Sequence[str], sizes: Sequence[int], row: Callable[[str, int], Row]
+) -> PlannedExperiment:
+    """The experiment with a row for every policy and size."""
+    rows = (row(policy, size) for policy in policies for size in sizes)
+    return PlannedExperiment(len(policies) * len(sizes), rows)
 
 
 def _join_rows(
@@ -68,17 +76,17 @@ def _join_rows(
         yield Row(name, config, policy, size, run, player(r, s, run))
 
 
-def _fitting(work: Workload, policies: Sequence[str]) -> list[str]:
-    """The policies that the workload allows: a walk has no window, and so LIFE no lifetimes (section 6.2)."""
+def _supported(work: Workload, policies: Sequence[str]) -> list[str]:
+    """The policies that the workload supports: LIFE needs windows, and a walk has none (section 6.2)."""
     return [policy for policy in policies if policy != "life" or work.windows]
 
 
-def compared(settings: Settings) -> Planned:
-    """Figure 8: all policies on all synthetic configurations, 10 kept tuples."""
+def compare_policies(settings: Settings) -> PlannedExperiment:
+    """Figure 8: all policies on all synthetic workloads, with 10 kept tuples."""
     jobs = []
     for config, make in SYNTHETIC.items():
         work = make()
-        for policy in _fitting(work, COMPARED):
+        for policy in _supported(work, COMPARED):
             runs = 1 if settings.quick and policy == "flowexpect" else settings.runs
             jobs.append((config, work, policy, runs))
     rows = (
@@ -86,49 +94,36 @@ def compared(settings: Settings) -> Planned:
         for config, work, policy, runs in jobs
         for row in _join_rows("fig8", config, work, policy, 10, settings, runs)
     )
-    return Planned(sum(runs for *_, runs in jobs), rows)
+    return PlannedExperiment(sum(runs for *_, runs in jobs), rows)
 
 
-def by_size(name: str, config: str) -> Callable[[Settings], Planned]:
-    """Figures 9 to 12: one configuration, by the number of kept tuples."""
+def compare_sizes(name: str, config: str) -> Callable[[Settings], PlannedExperiment]:
+    """Figures 9 to 12: policies on one workload, by the number of kept tuples."""
 
-    def planned(settings: Settings) -> Planned:
+    def plan(settings: Settings) -> PlannedExperiment:
         work = SYNTHETIC[config]()
-        policies = _fitting(work, BY_SIZE)
+        policies = _supported(work, BY_SIZE)
         rows = (
             row
             for policy in policies
             for size in settings.sizes
             for row in _join_rows(name, config, work, policy, size, settings, settings.runs)
         )
-        return Planned(len(policies) * len(settings.sizes) * settings.runs, rows)
+        return PlannedExperiment(len(policies) * len(settings.sizes) * settings.runs, rows)
 
-    return planned
+    return plan
 
 
-def cached(settings: Settings) -> Planned:
-    """Figure 13: hits on REAL by the size of the cache."""
-    keys = real(settings.real, settings.seed)
+def compare_caching(settings: Settings) -> PlannedExperiment:
+    """Figure 13: hits on REAL, by the size of the cache."""
+    keys = load_real(settings.real, settings.seed)
     sizes = (10, 50, 100, 200) if settings.quick else REAL_SIZES
-    return cache_rows("fig13", "REAL", keys, sizes, CACHED, REAL_MODEL, settings.seed)
-
-
-def cache_rows(
-    name: str,
-    config: str,
-    keys: Ints,
-    sizes: Sequence[int],
-    policies: Sequence[str],
-    model: Model | None,
-    seed: int,
-) -> Planned:
-    """Hits of policies on one reference stream."""
 
     def row(policy: str, size: int) -> Row:
-        hits = int(cache_player(policy, size, model, seed)(keys).sum())
-        return Row(name, config, policy, size, 0, hits, hits / len(keys))
+        hits = int(cache_player(policy, size, REAL_MODEL, settings.seed)(keys).sum())
+        return Row("fig13", "REAL", policy, size, 0, hits, hits / len(keys))
 
-    return Planned(len(policies) * len(sizes), (row(policy, size) for policy in policies for size in sizes))
+    return _plan_grid(CACHED, sizes, row)
 
 
 # --- memory allocation (section 6.6) ---------------------------------------------------------------
@@ -138,7 +133,7 @@ SPREADS = {f"deviation x{factor}": factor for factor in (1, 2, 4)}
 
 
 def _allocations(figure: str) -> dict[str, Workload]:
-    """TOWER with equal streams; then R lagging behind S, or S with a larger deviation."""
+    """TOWER with equal streams, with R lagging behind S, and with S of a larger deviation."""
     same = (15, 15)
     lags = {config: bounded_normal(config, 1.0, 1.0, lag, same) for config, lag in LAGS.items()}
     spreads = {config: bounded_normal(config, 1.0, float(x), 0, same) for config, x in SPREADS.items()}
@@ -147,11 +142,11 @@ def _allocations(figure: str) -> dict[str, Workload]:
 
 def _shares(work: Workload, size: int, settings: Settings, run: int) -> Ints:
     r, s = work.streams(settings.seed, run, settings.steps)
-    return play(join_way("heeb", work, size), size, r, s).kept_of_r
+    return run_tables(choose_tables("heeb", work, size), size, r, s).kept_of_r
 
 
-def allocation(settings: Settings) -> Planned:
-    """Figure 14: the share of the cache that HEEB gives to R, by its size."""
+def measure_allocation(settings: Settings) -> PlannedExperiment:
+    """Figure 14: the share of the memory that HEEB gives to R, by memory size."""
     works = _allocations("fig14")
     sizes = (5, 10) if settings.quick else (2, 5, 10, 15, 20)
 
@@ -160,16 +155,16 @@ def allocation(settings: Settings) -> Planned:
         return Row("fig14", config, "heeb", size, run, float(share))
 
     rows = (row(config, size, run) for config in works for size in sizes for run in range(settings.runs))
-    return Planned(len(works) * len(sizes) * settings.runs, rows)
+    return PlannedExperiment(len(works) * len(sizes) * settings.runs, rows)
 
 
-def over_time(name: str) -> Callable[[Settings], Planned]:
-    """Figures 17 and 18: the share of a cache of 10 that HEEB gives to R, over time."""
+def measure_allocation_over_time(name: str) -> Callable[[Settings], PlannedExperiment]:
+    """Figures 17 and 18: the share of 10 kept tuples that HEEB gives to R, over time."""
     size, points = 10, 50
 
-    def planned(settings: Settings) -> Planned:
+    def plan(settings: Settings) -> PlannedExperiment:
         works = _allocations(name)
-        return Planned(len(works) * settings.runs * points, rows(works, settings))
+        return PlannedExperiment(len(works) * settings.runs * points, rows(works, settings))
 
     def rows(works: dict[str, Workload], settings: Settings) -> Rows:
         every = settings.steps // points
@@ -179,47 +174,47 @@ def over_time(name: str) -> Callable[[Settings], Planned]:
                 for point, share in enumerate(shares.reshape(points, every).mean(axis=1), start=1):
                     yield Row(name, f"{config} step={point * every}", "heeb", size, run, float(share))
 
-    return planned
+    return plan
 
 
 # --- scores ----------------------------------------------------------------------------------------
 
 
-def walk_scores(settings: Settings) -> Planned:
-    """Figure 6: h of a random walk, for caching, by distance and for drifts 0, 2 and 4; the size is alpha."""
+def compute_walk_scores(settings: Settings) -> PlannedExperiment:
+    """Figure 6: h of a random walk for caching, by distance, for drifts 0, 2 and 4; ``size`` is alpha."""
     distances = np.arange(-20, 41)
     rows = []
     for drift in (0, 2, 4):
         scores = heeb_table(Walk.normal(1.0, drift), 10.0, caching=True).look_up(distances, 0, 0)
         for distance, score in zip(distances, scores, strict=True):
             rows.append(Row("fig6", f"drift={drift} distance={distance}", "heeb", 10, 0, float(score)))
-    return Planned(len(rows), iter(rows))
+    return PlannedExperiment(len(rows), iter(rows))
 
 
 SURFACE = (70, 433)  # the temperatures that occur in REAL, in tenths of a degree
 
 
-def surface_scores(settings: Settings) -> Planned:
-    """Figures 15 and 16: h of REAL's AR(1) model, exact and from 25 control points; the size is alpha."""
+def compute_surface_scores(settings: Settings) -> PlannedExperiment:
+    """Figures 15 and 16: h of REAL's AR(1) model, exact and from 25 control points; ``size`` is alpha."""
     alpha = 100.0
     exact = heeb_table(REAL_MODEL, alpha, caching=True)
     places = control_points(SURFACE, 21 if settings.quick else 53)
     rows = []
-    for policy, table in (("actual", exact), ("approximated", interpolated(exact, SURFACE))):
+    for policy, table in (("actual", exact), ("approximated", interpolate_surface(exact, SURFACE))):
         for last in places.tolist():
             for value, score in zip(places.tolist(), table.look_up(places, 0, last), strict=True):
                 rows.append(Row("fig15", f"value={value} last={last}", policy, alpha, 0, float(score)))
-    return Planned(len(rows), iter(rows))
+    return PlannedExperiment(len(rows), iter(rows))
 
 
-def look_ahead(settings: Settings) -> Planned:
-    """Figure 19: FlowExpect by its look-ahead (given as the size); 20 kept tuples, 500 steps of FLOOR."""
+def compare_look_aheads(settings: Settings) -> PlannedExperiment:
+    """Figure 19: FlowExpect by its look-ahead, which is the ``size``; 20 kept tuples, 500 steps of FLOOR."""
     work, size, steps = floor(), 20, 500
     runs = 2 if settings.quick else 50
     streams = [work.streams(settings.seed, run, steps) for run in range(runs)]
     aheads = (1, 2, 5, 10) if settings.quick else (1, 2, 3, 4, 5, 7, 10, 15, 20)
     jobs = [("flowexpect", ahead) for ahead in aheads]
-    # The others do not look ahead: two points draw their line.
+    # The other policies do not look ahead: two points give their line.
     jobs += [
         (policy, ahead) for policy in COMPARED if policy != "flowexpect" for ahead in (aheads[0], aheads[-1])
     ]
@@ -230,57 +225,59 @@ def look_ahead(settings: Settings) -> Planned:
             for run, (r, s) in enumerate(streams):
                 yield Row("fig19", "FLOOR", policy, ahead, run, player(r, s, run))
 
-    return Planned(len(jobs) * runs, rows())
+    return PlannedExperiment(len(jobs) * runs, rows())
 
 
 # --- files -----------------------------------------------------------------------------------------
 
 
-def cache_file(
+def compare_on_trace(
     config: str,
     keys: Ints,
     sizes: Sequence[int],
     policies: Sequence[str],
-    parts: Sequence[Stretch],
+    segments: Sequence[Segment],
     seed: int,
-) -> Planned:
-    """Hits of policies on a given trace, with the models that were identified as it went."""
+) -> PlannedExperiment:
+    """The hits of policies on a user's trace, with the models that were identified in it."""
 
     def row(policy: str, size: int) -> Row:
-        hits = int(cache_online(policy, size, parts, keys, seed).sum())
+        hits = int(cache_online(policy, size, segments, keys, seed).sum())
         return Row("cache", config, policy, size, 0, hits, hits / len(keys))
 
-    return Planned(len(policies) * len(sizes), (row(policy, size) for policy in policies for size in sizes))
+    return _plan_grid(policies, sizes, row)
 
 
-def join_files(r: Ints, s: Ints, sizes: Sequence[int], policies: Sequence[str], seed: int) -> Planned:
-    """Results of policies on two given streams, whose models are identified as they go."""
-    found = [stretches(values) for values in (r, s)]
-    parts = paired(r, s, *found)
-    if all(part.work is None for part in parts):
+def compare_on_streams(
+    r: Ints, s: Ints, sizes: Sequence[int], policies: Sequence[str], seed: int
+) -> PlannedExperiment:
+    """The results of policies on a user's two streams, whose models are identified as they come."""
+    found = [split_into_segments(values) for values in (r, s)]
+    segments = join_segments(r, s, *found)
+    if all(segment.work is None for segment in segments):
         raise MillpondError(
             "no model fits the streams: they are too short, or their values range too widely",
             remedy="give at least 60 integers each, within a million of each other",
         )
-    config = " and ".join(ruling_kind(values) or "unknown" for values in found)
+    config = " and ".join(most_common_kind(values) or "unknown" for values in found)
 
     def row(policy: str, size: int) -> Row:
-        return Row("join", config, policy, size, 0, join_online(policy, size, parts, r, s, seed))
+        return Row("join", config, policy, size, 0, join_online(policy, size, segments, r, s, seed))
 
-    return Planned(len(policies) * len(sizes), (row(policy, size) for policy in policies for size in sizes))
+    return _plan_grid(policies, sizes, row)
 
 
-EXPERIMENTS: dict[str, Callable[[Settings], Planned]] = {
-    "fig6": walk_scores,
-    "fig8": compared,
-    "fig9": by_size("fig9", "TOWER"),
-    "fig10": by_size("fig10", "ROOF"),
-    "fig11": by_size("fig11", "FLOOR"),
-    "fig12": by_size("fig12", "WALK"),
-    "fig13": cached,
-    "fig14": allocation,
-    "fig15": surface_scores,
-    "fig17": over_time("fig17"),
-    "fig18": over_time("fig18"),
-    "fig19": look_ahead,
+EXPERIMENTS: dict[str, Callable[[Settings], PlannedExperiment]] = {
+    "fig6": compute_walk_scores,
+    "fig8": compare_policies,
+    "fig9": compare_sizes("fig9", "TOWER"),
+    "fig10": compare_sizes("fig10", "ROOF"),
+    "fig11": compare_sizes("fig11", "FLOOR"),
+    "fig12": compare_sizes("fig12", "WALK"),
+    "fig13": compare_caching,
+    "fig14": measure_allocation,
+    "fig15": compute_surface_scores,
+    "fig17": measure_allocation_over_time("fig17"),
+    "fig18": measure_allocation_over_time("fig18"),
+    "fig19": compare_look_aheads,
 }

@@ -1,4 +1,4 @@
-"""Pictures of experiments, in the manner of the paper's figures; SVG and PNG."""
+"""Figures of the experiments in the style of the paper, as SVG and PNG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from millpond.lab.results import Average, Row, averages
 from millpond.policies.registry import policy_info
 
-# One look a policy in every figure; colours from Okabe and Ito's palette, readable without colour vision.
+# The style of a policy in every figure; colours from Okabe and Ito's colour-blind-safe palette.
 STYLES: dict[str, dict[str, str]] = {
     "rand": {"color": "#999999", "marker": "x", "linestyle": ":"},
     "prob": {"color": "#E69F00", "marker": "^", "linestyle": "--"},
@@ -31,7 +31,7 @@ STYLES: dict[str, dict[str, str]] = {
     "heeb": {"color": "#0072B2", "marker": "o", "linestyle": "-"},
     "heeb-adaptive": {"color": "#56B4E9", "marker": "o", "linestyle": "-."},
     "heeb-online": {"color": "#56B4E9", "marker": "o", "linestyle": "-."},
-    # Hollow and dashed: where it equals HEEB, both can be seen.
+    # Hollow and dashed, so that both lines are visible where it equals HEEB.
     "rehearse": {"color": "#D55E00", "marker": "s", "linestyle": "--", "fillstyle": "none"},
     "opt": {"color": "#009E73", "marker": "*", "linestyle": "-"},
     "lfd": {"color": "#009E73", "marker": "*", "linestyle": "-"},
@@ -40,12 +40,12 @@ _MARGIN = "bars: 95 % confidence of the mean"
 
 
 def draw(name: str, rows: Sequence[Row]) -> Figure:
-    """The picture of an experiment."""
-    return _DRAWINGS.get(name, _by_size)(rows)
+    """Draw the figure of an experiment."""
+    return _DRAWINGS.get(name, _draw_by_size)(rows)
 
 
 def save(figure: Figure, directory: Path, name: str) -> list[Path]:
-    """Write the picture twice; the same rows give the same bytes of SVG."""
+    """Write the figure as SVG and PNG; the same rows give the same bytes of SVG."""
     written = []
     with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         for suffix, metadata in (("svg", {"Date": None}), ("png", {})):
@@ -55,7 +55,7 @@ def save(figure: Figure, directory: Path, name: str) -> list[Path]:
     return written
 
 
-def _figure(width: float = 6.4, height: float = 4.2) -> tuple[Figure, Axes]:
+def _new_figure(width: float = 6.4, height: float = 4.2) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
@@ -64,26 +64,26 @@ def _figure(width: float = 6.4, height: float = 4.2) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _by_size(
+def _draw_by_size(
     rows: Sequence[Row], x_label: str = "memory size (tuples)", y_label: str | None = None
 ) -> Figure:
-    """A line a policy, by size."""
+    """One line per policy, by size."""
     ratios = any(row.hit_ratio is not None for row in rows)
     found = averages(rows, ratios)
-    figure, axes = _figure()
+    figure, axes = _new_figure()
     for policy in dict.fromkeys(row.policy for row in rows):
         points = {size: value for (_, name, size), value in found.items() if name == policy}
-        _line(axes, points, policy_info(policy).label, STYLES[policy])
+        _draw_line(axes, points, policy_info(policy).label, STYLES[policy])
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label or ("hit ratio" if ratios else "result tuples, average of all runs"))
     axes.set_ylim(bottom=0)
     axes.set_title(rows[0].config)
     axes.legend(frameon=False, fontsize="small")
-    _say_margin(axes, found.values())
+    _note_margin(axes, found.values())
     return figure
 
 
-def _line(axes: Axes, points: dict[float, Average], label: str, style: dict[str, str]) -> None:
+def _draw_line(axes: Axes, points: dict[float, Average], label: str, style: dict[str, str]) -> None:
     x = list(points)
     axes.errorbar(
         x,
@@ -97,19 +97,19 @@ def _line(axes: Axes, points: dict[float, Average], label: str, style: dict[str,
     )
 
 
-def _say_margin(axes: Axes, values: Iterable[Average]) -> None:
+def _note_margin(axes: Axes, values: Iterable[Average]) -> None:
     if any(value.margin > 0 for value in values):
         axes.annotate(
             _MARGIN, (1, -0.16), xycoords="axes fraction", ha="right", fontsize="x-small", color="gray"
         )
 
 
-def _compared(rows: Sequence[Row]) -> Figure:
-    """Figure 8: groups of columns, a group a configuration."""
+def _draw_comparison(rows: Sequence[Row]) -> Figure:
+    """Figure 8: bars, grouped by workload."""
     found = averages(rows)
     configs = list(dict.fromkeys(row.config for row in rows))
     policies = list(dict.fromkeys(row.policy for row in rows))
-    figure, axes = _figure(7.6)
+    figure, axes = _new_figure(7.6)
     width = 0.8 / len(policies)
     for place, policy in enumerate(policies):
         here = [(i, c) for i, c in enumerate(configs) if (c, policy, 10) in found]
@@ -130,23 +130,23 @@ def _compared(rows: Sequence[Row]) -> Figure:
     axes.set_ylabel("result tuples, average of all runs")
     axes.set_title("10 kept tuples")
     figure.legend(frameon=False, fontsize="small", ncols=4, loc="outside upper center")
-    _say_margin(axes, found.values())
+    _note_margin(axes, found.values())
     return figure
 
 
-def _allocation(rows: Sequence[Row]) -> Figure:
-    """Figure 14: the share of R by size, a line a configuration."""
-    figure, axes = _figure()
+def _draw_allocation(rows: Sequence[Row]) -> Figure:
+    """Figure 14: the share of R by size, one line per workload."""
+    figure, axes = _new_figure()
     found = averages(rows)
     for place, config in enumerate(dict.fromkeys(row.config for row in rows)):
         points = {size: value for (name, _, size), value in found.items() if name == config}
-        _line(axes, points, config, _plain(place))
-    return _shared(figure, axes, "memory size (tuples)")
+        _draw_line(axes, points, config, _line_style(place))
+    return _finish_shares(figure, axes, "memory size (tuples)")
 
 
-def _over_time(rows: Sequence[Row]) -> Figure:
-    """Figures 17 and 18: the share of R over time, a line a configuration."""
-    figure, axes = _figure()
+def _draw_over_time(rows: Sequence[Row]) -> Figure:
+    """Figures 17 and 18: the share of R over time, one line per workload."""
+    figure, axes = _new_figure()
     found = averages(rows)
     for place, config in enumerate(dict.fromkeys(row.config.split(" step=")[0] for row in rows)):
         points = {
@@ -154,11 +154,11 @@ def _over_time(rows: Sequence[Row]) -> Figure:
             for (name, _, _), value in found.items()
             if name.split(" step=")[0] == config
         }
-        _line(axes, points, config, _plain(place) | {"marker": ""})
-    return _shared(figure, axes, "step")
+        _draw_line(axes, points, config, _line_style(place) | {"marker": ""})
+    return _finish_shares(figure, axes, "step")
 
 
-def _shared(figure: Figure, axes: Axes, x_label: str) -> Figure:
+def _finish_shares(figure: Figure, axes: Axes, x_label: str) -> Figure:
     axes.axhline(0.5, color="gray", linewidth=0.6)
     axes.set_ylim(0, 1)
     axes.set_xlabel(x_label)
@@ -168,33 +168,33 @@ def _shared(figure: Figure, axes: Axes, x_label: str) -> Figure:
     return figure
 
 
-def _plain(place: int) -> dict[str, str]:
+def _line_style(place: int) -> dict[str, str]:
     colours = ("#000000", "#0072B2", "#56B4E9", "#000000", "#D55E00", "#E69F00")
     lines = ("-", "-", "-", "--", "--", "--")
     markers = ("o", "o", "o", "s", "s", "s")
     return {"color": colours[place % 6], "linestyle": lines[place % 6], "marker": markers[place % 6]}
 
 
-def _walk_scores(rows: Sequence[Row]) -> Figure:
-    """Figure 6: h by distance, a curve a drift."""
-    figure, axes = _figure()
+def _draw_walk_scores(rows: Sequence[Row]) -> Figure:
+    """Figure 6: h by distance, one curve per drift."""
+    figure, axes = _new_figure()
     for place, drift in enumerate(dict.fromkeys(row.config.split()[0] for row in rows)):
         points = [
             (int(row.config.rsplit("=", 1)[1]), row.results) for row in rows if row.config.split()[0] == drift
         ]
         x, y = zip(*points, strict=True)
-        axes.plot(x, y, label=f"drift {drift.split('=')[1]}", **_plain(place) | {"marker": "."})  # type: ignore[arg-type]
-    axes.set_xlabel("join value less the walk's current value")
+        axes.plot(x, y, label=f"drift {drift.split('=')[1]}", **_line_style(place) | {"marker": "."})  # type: ignore[arg-type]
+    axes.set_xlabel("join value minus the walk's current value")
     axes.set_ylabel("h")
     axes.set_title(f"random walk with normal steps, alpha = {rows[0].size:g}")
     axes.legend(frameon=False)
     return figure
 
 
-def _surfaces(rows: Sequence[Row]) -> Figure:
-    """Figures 15 and 16: the exact surface, and the one through 25 control points."""
+def _draw_surfaces(rows: Sequence[Row]) -> Figure:
+    """Figures 15 and 16: the exact surface, and its interpolation from 25 control points."""
     from millpond.lab.experiments import SURFACE
-    from millpond.models.surface import control_points
+    from millpond.models.score_surface import control_points
 
     figure = Figure(figsize=(10.5, 4.6), layout="constrained")
     top = max(row.results for row in rows)
@@ -221,9 +221,9 @@ def _surfaces(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _look_ahead(rows: Sequence[Row]) -> Figure:
-    """Figure 19: by look-ahead; from just below the lowest line on, because they lie close together."""
-    figure = _by_size(rows, "look-ahead of FLOWEXPECT (steps)")
+def _draw_look_ahead(rows: Sequence[Row]) -> Figure:
+    """Figure 19: by look-ahead; the axis starts just below the lowest line, because the lines are close."""
+    figure = _draw_by_size(rows, "look-ahead of FLOWEXPECT (steps)")
     (axes,) = figure.axes
     axes.set_ylim(bottom=0.9 * min(value.mean for value in averages(rows).values()))
     axes.legend(frameon=False, fontsize="small", ncols=2, loc="upper center", bbox_to_anchor=(0.5, 0.88))
@@ -232,11 +232,11 @@ def _look_ahead(rows: Sequence[Row]) -> Figure:
 
 
 _DRAWINGS: dict[str, Callable[[Sequence[Row]], Figure]] = {
-    "fig6": _walk_scores,
-    "fig8": _compared,
-    "fig14": _allocation,
-    "fig15": _surfaces,
-    "fig17": _over_time,
-    "fig18": _over_time,
-    "fig19": _look_ahead,
+    "fig6": _draw_walk_scores,
+    "fig8": _draw_comparison,
+    "fig14": _draw_allocation,
+    "fig15": _draw_surfaces,
+    "fig17": _draw_over_time,
+    "fig18": _draw_over_time,
+    "fig19": _draw_look_ahead,
 }

@@ -1,6 +1,7 @@
-"""Policies on streams whose models are identified as they come: what ``cache`` and ``join`` run.
+"""Runs a policy on streams whose models are identified as they come: what ``lab cache`` and ``lab join`` use.
 
-Before a model is found, a cache discards the least recently used row, a join the oldest tuple.
+Before a model is identified, HEEB evicts the least recently used row of a cache, and the oldest tuple of a
+join.
 """
 
 from __future__ import annotations
@@ -11,67 +12,67 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from millpond.errors import MillpondError
 from millpond.lab.simulate import (
     AHEAD,
-    adaptive_tables,
-    by_rule,
-    by_store,
+    align_adaptive_tables,
     cache_player,
     cache_table,
-    join_way,
+    choose_tables,
+    missing_model,
+    run_in_store,
+    run_rule,
     warm_up,
 )
-from millpond.lab.workloads import Workload, modelled
-from millpond.models.arrays import Bools, Floats, Ints
-from millpond.models.stretches import Stretch, begun, ruling_kind
-from millpond.policies.baselines import Fifo
-from millpond.policies.flow import FlowExpect
+from millpond.lab.workloads import Workload, workload_of
+from millpond.models.array_types import Bools, Floats, Ints
+from millpond.models.segments import Segment, most_common_kind, shift_model
+from millpond.policies.fifo import Fifo
+from millpond.policies.flow_expect import FlowExpect
 from millpond.policies.heeb import LIFETIMES
-from millpond.policies.kernels import cache_loop, join_loop
-from millpond.policies.kernels.join_loop import JoinRun, Placed, no_table
-from millpond.policies.kernels.shadow import ShadowRun, heeb_stretches, rehearse_stretches
-from millpond.policies.offline import best_join
+from millpond.policies.kernels.join_loop import JoinRun
+from millpond.policies.kernels.kinds import CacheScore, JoinScore
+from millpond.policies.kernels.score_lookup import align_tables, no_tables
+from millpond.policies.opt_offline import plan_join
 from millpond.policies.policy import Candidates, Policy
 from millpond.policies.registry import policy_info
+from millpond.policies.rehearse.cache import ShadowRun, heeb_segments, rehearse_segments
+from millpond.policies.store import NEVER
 
 # --- caching ---------------------------------------------------------------------------------------
 
 
-def ordered(parts: Sequence[Stretch]) -> bool:
-    """Whether the keys mostly follow a model in which time or order counts.
+def has_useful_model(segments: Sequence[Segment]) -> bool:
+    """Whether the keys mostly follow a model in which time or order matters.
 
-    What is only more or less popular is left to counting: a model of it knows less than perfect LFU does.
+    A stationary model is not useful: perfect LFU counts its frequencies better.
     """
-    return ruling_kind(parts) not in (None, "stationary")
+    return most_common_kind(segments) not in (None, "stationary")
 
 
-def cache_online(policy: str, size: int, parts: Sequence[Stretch], keys: Ints, seed: int = 0) -> Bools:
-    """Which references are hits under a policy that has the model of each stretch."""
-    known = any(part.model is not None for part in parts)
-    if policy_info(policy).needs_model and not known:
-        raise MillpondError(
-            f"{policy} needs a model of the keys, and none fits them",
-            remedy="leave it out, or take rehearse, which needs none",
-        )
+def cache_online(policy: str, size: int, segments: Sequence[Segment], keys: Ints, seed: int = 0) -> Bools:
+    """Which references are hits under a policy that has the model of each segment."""
+    has_model = any(segment.model is not None for segment in segments)
+    if policy_info(policy).needs_model and not has_model:
+        raise missing_model(policy)
     match policy:
         case "heeb-online":
-            return heeb_stretches(keys, size, parts).hits
-        case "rehearse" if ordered(parts):
-            return rehearse_stretches(keys, size, parts).hits
+            return heeb_segments(keys, size, segments).hits
+        case "rehearse" if has_useful_model(segments):
+            return rehearse_segments(keys, size, segments).hits
         case "heeb" | "ao":
-            return _cache_by_table(policy, size, parts, keys)
+            return _cache_by_table(policy, size, segments, keys)
     return cache_player(policy, size, None, seed)(keys)
 
 
-def _cache_by_table(policy: str, size: int, parts: Sequence[Stretch], keys: Ints) -> Bools:
+def _cache_by_table(policy: str, size: int, segments: Sequence[Segment], keys: Ints) -> Bools:
     run = ShadowRun(keys, size, [policy])
-    for part in parts:
-        if part.model is None:
-            run.play(part.stop, [cache_loop.LRU], no_table())
+    for segment in segments:
+        if segment.model is None:
+            run.play(segment.stop, [CacheScore.LRU], no_tables())
         else:
-            table = cache_table(policy, size, part.model)
-            run.play(part.stop, [cache_loop.TABLE], Placed.of((table,), keys[part.start : part.stop]))
+            table = cache_table(policy, size, segment.model)
+            tables = align_tables((table,), keys[segment.start : segment.stop])
+            run.play(segment.stop, [CacheScore.TABLE], tables)
     return run.trace.hits
 
 
@@ -79,96 +80,103 @@ def _cache_by_table(policy: str, size: int, parts: Sequence[Stretch], keys: Ints
 
 
 @dataclass(frozen=True, eq=False)
-class JoinStretch:
-    """Steps of two streams with one model each, as a workload that begins with them; or with none yet."""
+class JoinSegment:
+    """Steps during which neither stream changes its model; ``work`` is None before both have one.
+
+    The first step of the segment is step 0 of the workload.
+    """
 
     start: int
     stop: int
     work: Workload | None
 
     def of(self, stream: Ints) -> Ints:
-        """The part of a stream that lies within."""
+        """The values of a stream in this segment."""
         return stream[self.start : self.stop]
 
 
-def paired(r: Ints, s: Ints, r_parts: Sequence[Stretch], s_parts: Sequence[Stretch]) -> list[JoinStretch]:
-    """The stretches of both streams together, cut where the model of either changes."""
-    cuts = sorted({part.start for part in (*r_parts, *s_parts)})
+def join_segments(
+    r: Ints, s: Ints, r_segments: Sequence[Segment], s_segments: Sequence[Segment]
+) -> list[JoinSegment]:
+    """The segments of both streams together, cut where the model of either changes."""
+    cuts = sorted({segment.start for segment in (*r_segments, *s_segments)})
     found = []
     for start, stop in zip(cuts, [*cuts[1:], len(r)], strict=True):
         models = []
-        for stream, parts in ((r, r_parts), (s, s_parts)):
-            part = parts[bisect_right([part.start for part in parts], start) - 1]
-            if part.model is not None:
+        for stream, segments in ((r, r_segments), (s, s_segments)):
+            segment = segments[bisect_right([segment.start for segment in segments], start) - 1]
+            if segment.model is not None:
                 last = int(stream[start - 1]) if start else 0
-                models.append(begun(part.model, start - part.start, last))
-        found.append(JoinStretch(start, stop, modelled("join", *models) if len(models) == 2 else None))
+                models.append(shift_model(segment.model, start - segment.start, last))
+        found.append(JoinSegment(start, stop, workload_of("join", *models) if len(models) == 2 else None))
     return found
 
 
-def join_online(policy: str, size: int, parts: Sequence[JoinStretch], r: Ints, s: Ints, seed: int = 0) -> int:
-    """The results after the warm-up under a policy that has the models of each stretch."""
+def join_online(
+    policy: str, size: int, segments: Sequence[JoinSegment], r: Ints, s: Ints, seed: int = 0
+) -> int:
+    """The results after the warm-up under a policy that has the models of each segment."""
     match policy:
         case "opt":
-            return best_join(r, s, size, warm_up(size)).results
+            return plan_join(r, s, size, warm_up(size)).results
         case "flowexpect":
-            return by_store(_Following(parts, size), size, r, s)
+            return run_in_store(_SegmentedFlowExpect(segments, size), size, r, s)
         case "heeb" | "rehearse" | "heeb-adaptive":
-            return _join_by_table(policy, size, parts, r, s)
-    return by_rule(policy, size, r, s, _leaves(parts, r, s), seed)
+            return _join_by_table(policy, size, segments, r, s)
+    return run_rule(policy, size, r, s, _leaves(segments, r, s), seed)
 
 
-def _join_by_table(policy: str, size: int, parts: Sequence[JoinStretch], r: Ints, s: Ints) -> int:
+def _join_by_table(policy: str, size: int, segments: Sequence[JoinSegment], r: Ints, s: Ints) -> int:
     adaptive = policy == "heeb-adaptive"
     run = JoinRun(r, s, size, lifetimes=np.array(LIFETIMES) if adaptive else None)
-    for part in parts:
-        if part.work is None:
-            run.play(part.stop, join_loop.FIFO)
+    for segment in segments:
+        if segment.work is None:
+            run.play(segment.stop, JoinScore.FIFO)
             continue
-        streams = part.of(r), part.of(s)
+        streams = segment.of(r), segment.of(s)
         if adaptive:
-            tables = adaptive_tables(part.work, *streams)
+            tables = align_adaptive_tables(segment.work, *streams)
         else:
-            tables = join_way(policy, part.work, size).placed(*streams)
-        run.play(part.stop, join_loop.TABLE, tables)
+            tables = choose_tables(policy, segment.work, size).align(*streams)
+        run.play(segment.stop, JoinScore.TABLE, tables)
     return run.trace.total(warm_up(size))
 
 
-def _leaves(parts: Sequence[JoinStretch], r: Ints, s: Ints) -> tuple[Ints, Ints]:
-    """When each tuple leaves the window that the models give it.
+def _leaves(segments: Sequence[JoinSegment], r: Ints, s: Ints) -> tuple[Ints, Ints]:
+    """The step at which each tuple leaves the window that the models give it.
 
-    A tuple that comes before the models give windows gets its own when they do.
+    A tuple that arrives before the models have windows gets its window when they do.
     """
-    ends = [np.full(len(r), join_loop.NEVER, np.int64) for _ in range(2)]
+    ends = [np.full(len(r), NEVER, np.int64) for _ in range(2)]
     since = 0
-    for part in parts:
-        within = slice(since, part.stop)
-        leaves = part.work.leaves(r[within], s[within]) if part.work is not None else None
+    for segment in segments:
+        within = slice(since, segment.stop)
+        leaves = segment.work.leaves(r[within], s[within]) if segment.work is not None else None
         if leaves is not None:
             for end, step in zip(ends, leaves, strict=True):
-                end[within] = np.maximum(part.start + step, np.arange(since, part.stop) + 1)
-            since = part.stop
+                end[within] = np.maximum(segment.start + step, np.arange(since, segment.stop) + 1)
+            since = segment.stop
     return ends[0], ends[1]
 
 
-class _Following(Policy):
-    """FlowExpect with the models of each stretch."""
+class _SegmentedFlowExpect(Policy):
+    """FlowExpect with the models of each segment, and FIFO before there are any."""
 
-    def __init__(self, parts: Sequence[JoinStretch], size: int) -> None:
-        self._starts = [part.start for part in parts]
+    def __init__(self, segments: Sequence[JoinSegment], size: int) -> None:
+        self._starts = [segment.start for segment in segments]
         self._policies: list[Policy] = [
-            Fifo() if part.work is None else FlowExpect(part.work.r, part.work.s, AHEAD, size)
-            for part in parts
+            Fifo() if segment.work is None else FlowExpect(segment.work.r, segment.work.s, AHEAD, size)
+            for segment in segments
         ]
 
-    def _ruling(self, now: int) -> tuple[Policy, int]:
+    def _current(self, now: int) -> tuple[Policy, int]:
         place = bisect_right(self._starts, now) - 1
         return self._policies[place], now - self._starts[place]
 
     def observe(self, now: int, r: Ints, s: Ints) -> None:
-        policy, step = self._ruling(now)
+        policy, step = self._current(now)
         policy.observe(step, r, s)
 
     def scores(self, now: int, candidates: Candidates) -> Floats:
-        policy, step = self._ruling(now)
+        policy, step = self._current(now)
         return policy.scores(step, candidates)

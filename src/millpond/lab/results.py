@@ -1,4 +1,4 @@
-"""What an experiment finds: a table of rows, and the averages that a picture shows."""
+"""The rows of an experiment, their averages and their CSV file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CACHING = ("experiment", "config", "policy", "size", "run", "hits", "hit_ratio")
 
 @dataclass(frozen=True)
 class Row:
-    """One run of one policy.  ``results`` are result tuples, hits, a share or a score; see the experiment."""
+    """One run of one policy.  ``results`` are result tuples, hits, a share or a score, by experiment."""
 
     experiment: str
     config: str
@@ -29,14 +29,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Average:
-    """The mean of a policy's runs, and half the width of its 95 % confidence interval."""
+    """The mean of a policy's runs, with half the width of the 95 % confidence interval."""
 
     mean: float
     margin: float
 
 
 def average(values: Iterable[float]) -> Average:
-    """The mean and its margin; no margin for a single value.
+    """The mean and its margin, which is 0 for a single value.
 
     >>> found = average([1.0, 2.0, 3.0])
     >>> found.mean, round(found.margin, 4)
@@ -48,7 +48,7 @@ def average(values: Iterable[float]) -> Average:
 
 
 def averages(rows: Iterable[Row], ratios: bool = False) -> dict[tuple[str, str, float], Average]:
-    """The average of each (config, policy, size), in the order in which they first occur."""
+    """The average of each (config, policy, size), in order of first occurrence."""
     grouped: dict[tuple[str, str, float], list[float]] = {}
     for row in rows:
         value = row.hit_ratio if ratios and row.hit_ratio is not None else row.results
@@ -57,7 +57,7 @@ def averages(rows: Iterable[Row], ratios: bool = False) -> dict[tuple[str, str, 
 
 
 def write_csv(rows: Iterable[Row], path: Path) -> None:
-    """The rows under the columns of JOINING, or of CACHING where they have hit ratios."""
+    """Write the rows with the columns JOINING, or CACHING if they have hit ratios."""
     rows = list(rows)
     caching = any(row.hit_ratio is not None for row in rows)
     with path.open("w", newline="") as file:
@@ -68,12 +68,12 @@ def write_csv(rows: Iterable[Row], path: Path) -> None:
                 row.experiment,
                 row.config,
                 row.policy,
-                _number(row.size),
+                _format(row.size),
                 row.run,
-                _number(row.results),
+                _format(row.results),
             )
             writer.writerow((*fields, f"{row.hit_ratio:.6f}") if row.hit_ratio is not None else fields)
 
 
-def _number(value: float) -> str:
+def _format(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else f"{value:.9g}"

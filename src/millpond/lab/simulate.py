@@ -1,4 +1,4 @@
-"""Policies by name, each ready to play whole streams: what the experiments run."""
+"""Runs a policy, chosen by name, on whole streams whose models are known: what the experiments use."""
 
 from __future__ import annotations
 
@@ -8,108 +8,107 @@ import numpy as np
 
 from millpond.errors import MillpondError
 from millpond.lab.workloads import Workload
-from millpond.models.arrays import Bools, Ints, integers
+from millpond.models.array_types import Bools, Ints, integers
 from millpond.models.lifetime import alpha_for
 from millpond.models.models import Model
-from millpond.models.scores import ScoreTable, heeb_table
-from millpond.policies.arc import arc_cache
-from millpond.policies.flow import FlowExpect
+from millpond.models.score_tables import ScoreTable, heeb_table
+from millpond.policies.arc import run_arc
+from millpond.policies.definitions import JOIN_DEFINITIONS, JoinSetting
 from millpond.policies.heeb import LIFETIMES, next_step_table
-from millpond.policies.kernels import cache_loop, join_loop
 from millpond.policies.kernels.cache_loop import run_cache
-from millpond.policies.kernels.join_loop import JoinTrace, Placed, run_join
-from millpond.policies.kernels.shadow import heeb_online, rehearse_cache, reuse_cache
-from millpond.policies.offline import best_join
+from millpond.policies.kernels.join_loop import JoinTrace, run_join
+from millpond.policies.kernels.kinds import CacheScore, JoinScore
+from millpond.policies.kernels.score_lookup import AlignedTables, align_tables
+from millpond.policies.opt_offline import plan_join
 from millpond.policies.policy import Policy
-from millpond.policies.rehearse import Way, heeb_way, rehearse
+from millpond.policies.rehearse.cache import heeb_online, rehearse_cache, reuse_cache
+from millpond.policies.rehearse.join import JoinTables, heeb_join_tables, rehearse
 from millpond.policies.store import JoinStore
 
-# Results of one run: the streams, the number of the run, and the results after the warm-up.
+# Runs a policy on two streams (and the number of the run); returns the results after the warm-up.
 JoinPlayer = Callable[[Ints, Ints, int], int]
+# Runs a policy on a trace; returns which references are hits.
 CachePlayer = Callable[[Ints], Bools]
 
-# How far FlowExpect looks ahead unless told.
+# The look-ahead of FlowExpect by default.
 AHEAD = 5
 
-_KINDS = {
-    "rand": join_loop.RANDOM,
-    "prob": join_loop.PROB,
-    "life": join_loop.LIFE,
-    "fifo": join_loop.FIFO,
-    "lru": join_loop.LRU,
-    "lfu": join_loop.LFU,
+# The policies that the compiled loops run without a model.
+_JOIN_SCORES = {
+    "rand": JoinScore.RANDOM,
+    "prob": JoinScore.PROB,
+    "life": JoinScore.LIFE,
+    "fifo": JoinScore.FIFO,
+    "lru": JoinScore.LRU,
+    "lfu": JoinScore.LFU,
 }
-
-_CACHE_KINDS = {
-    "rand": cache_loop.RANDOM,
-    "fifo": cache_loop.FIFO,
-    "lru": cache_loop.LRU,
-    "lfu": cache_loop.LFU,
-    "lfu-cached": cache_loop.CACHED_LFU,
-    "lru-2": cache_loop.LRU_K,
-    "lfd": cache_loop.NEXT_USE,
+_CACHE_SCORES = {
+    "rand": CacheScore.RANDOM,
+    "fifo": CacheScore.FIFO,
+    "lru": CacheScore.LRU,
+    "lfu": CacheScore.LFU,
+    "lfu-cached": CacheScore.CACHED_LFU,
+    "lru-2": CacheScore.LRU_K,
+    "lfd": CacheScore.NEXT_USE,
 }
 
 
 def warm_up(size: int) -> int:
-    """The steps whose results do not count: four times the cache (section 6.2)."""
+    """The number of first steps whose results do not count: four times the memory (section 6.2)."""
     return 4 * size
 
 
 def join_player(policy: str, work: Workload, size: int, seed: int = 0, ahead: int = AHEAD) -> JoinPlayer:
-    """A policy at work on a workload with ``size`` kept tuples."""
+    """A player of the policy on a workload with ``size`` kept tuples."""
     warm = warm_up(size)
     match policy:
         case "opt":
-            return lambda r, s, run: best_join(r, s, size, warm).results
-        case "flowexpect":
-            return lambda r, s, run: _by_flow(work, size, ahead, r, s)
+            return lambda r, s, run: plan_join(r, s, size, warm).results
         case "heeb-adaptive":
-            return lambda r, s, run: _adaptive(work, size, r, s).total(warm)
+            return lambda r, s, run: _run_adaptive(work, size, r, s).total(warm)
         case "heeb" | "rehearse":
-            way = join_way(policy, work, size)
-            return lambda r, s, run: play(way, size, r, s).total(warm)
-    return lambda r, s, run: by_rule(policy, size, r, s, work.leaves(r, s), seed * 10_007 + run)
+            tables = choose_tables(policy, work, size)
+            return lambda r, s, run: run_tables(tables, size, r, s).total(warm)
+    if policy in _JOIN_SCORES:
+        return lambda r, s, run: run_rule(policy, size, r, s, work.leaves(r, s), seed * 10_007 + run)
+    setting = JoinSetting(work.r, work.s, size, work.alpha(size), seed, ahead)
+    return lambda r, s, run: run_in_store(JOIN_DEFINITIONS[policy](setting), size, r, s)
 
 
-def by_rule(policy: str, size: int, r: Ints, s: Ints, leaves: tuple[Ints, Ints] | None, seed: int) -> int:
+def run_rule(policy: str, size: int, r: Ints, s: Ints, leaves: tuple[Ints, Ints] | None, seed: int) -> int:
     """The results after the warm-up under a policy that needs no model beyond the windows."""
-    return run_join(r, s, size, _KINDS[policy], leaves=leaves, seed=seed).total(warm_up(size))
+    return run_join(r, s, size, _JOIN_SCORES[policy], leaves=leaves, seed=seed).total(warm_up(size))
 
 
-def join_way(policy: str, work: Workload, size: int) -> Way:
-    """The tables of HEEB with the paper's alpha, or those that rehearsal finds."""
+def choose_tables(policy: str, work: Workload, size: int) -> JoinTables:
+    """The tables of HEEB with the paper's alpha, or those that REHEARSE chooses."""
     alpha = work.alpha(size)
-    return (
-        heeb_way(work.r, work.s, alpha) if policy == "heeb" else rehearse(work.r, work.s, size, alpha).chosen
-    )
+    if policy == "heeb":
+        return heeb_join_tables(work.r, work.s, alpha)
+    return rehearse(work.r, work.s, size, alpha).chosen
 
 
-def play(way: Way, size: int, r: Ints, s: Ints) -> JoinTrace:
-    """A run with scores by table."""
-    return run_join(r, s, size, join_loop.TABLE, way.placed(r, s))
+def run_tables(tables: JoinTables, size: int, r: Ints, s: Ints) -> JoinTrace:
+    """Join the streams with scores from tables."""
+    return run_join(r, s, size, JoinScore.TABLE, tables.align(r, s))
 
 
-def adaptive_tables(work: Workload, r: Ints, s: Ints) -> tuple[Placed, Placed]:
+def align_adaptive_tables(work: Workload, r: Ints, s: Ints) -> tuple[AlignedTables, AlignedTables]:
     """HEEB's tables for every lifetime that an adaptive alpha may follow."""
     of_r, of_s = (
-        Placed.of(tuple(heeb_table(model, alpha_for(life)) for life in LIFETIMES), stream)
+        align_tables(tuple(heeb_table(model, alpha_for(life)) for life in LIFETIMES), stream)
         for model, stream in ((work.s, s), (work.r, r))
     )
     return of_r, of_s
 
 
-def _adaptive(work: Workload, size: int, r: Ints, s: Ints) -> JoinTrace:
-    tables = adaptive_tables(work, r, s)
-    return run_join(r, s, size, join_loop.TABLE, tables, lifetimes=np.array(LIFETIMES))
+def _run_adaptive(work: Workload, size: int, r: Ints, s: Ints) -> JoinTrace:
+    tables = align_adaptive_tables(work, r, s)
+    return run_join(r, s, size, JoinScore.TABLE, tables, lifetimes=np.array(LIFETIMES))
 
 
-def _by_flow(work: Workload, size: int, ahead: int, r: Ints, s: Ints) -> int:
-    return by_store(FlowExpect(work.r, work.s, ahead, size), size, r, s)
-
-
-def by_store(policy: Policy, size: int, r: Ints, s: Ints) -> int:
-    """The results after the warm-up under a policy that no loop is compiled for."""
+def run_in_store(policy: Policy, size: int, r: Ints, s: Ints) -> int:
+    """The results after the warm-up under a policy without a compiled loop."""
     store = JoinStore(size, policy)
     warm = warm_up(size)
     return sum(
@@ -120,25 +119,31 @@ def by_store(policy: Policy, size: int, r: Ints, s: Ints) -> int:
 
 
 def cache_player(policy: str, size: int, model: Model | None, seed: int = 0) -> CachePlayer:
-    """A policy at work on a reference stream with ``size`` cached rows."""
-    if policy in _CACHE_KINDS:
-        kind = _CACHE_KINDS[policy]
+    """A player of the policy on a trace with ``size`` cached rows."""
+    if policy in _CACHE_SCORES:
+        kind = _CACHE_SCORES[policy]
         return lambda keys: run_cache(keys, size, kind, seed=seed)
-    if policy == "arc":
-        return lambda keys: arc_cache(keys, size)
-    if policy == "reuse":
-        return lambda keys: reuse_cache(keys, size)
-    if policy == "rehearse":
-        return lambda keys: rehearse_cache(keys, size, model).hits
+    match policy:
+        case "arc":
+            return lambda keys: run_arc(keys, size)
+        case "reuse":
+            return lambda keys: reuse_cache(keys, size)
+        case "rehearse":
+            return lambda keys: rehearse_cache(keys, size, model).hits
     if model is None:
-        raise MillpondError(
-            f"{policy} needs a model of the keys, and none fits them",
-            remedy="leave it out, or take rehearse, which needs none",
-        )
+        raise missing_model(policy)
     if policy == "heeb-online":
         return lambda keys: heeb_online(keys, size, model).hits
     table = cache_table(policy, size, model)
-    return lambda keys: run_cache(keys, size, cache_loop.TABLE, Placed.of((table,), keys))
+    return lambda keys: run_cache(keys, size, CacheScore.TABLE, align_tables((table,), keys))
+
+
+def missing_model(policy: str) -> MillpondError:
+    """The error for a policy that needs a model of keys that have none."""
+    return MillpondError(
+        f"{policy} needs a model of the keys, and none fits them",
+        remedy="leave it out, or take rehearse, which needs none",
+    )
 
 
 def cache_table(policy: str, size: int, model: Model) -> ScoreTable:

@@ -1,4 +1,4 @@
-"""The streams of section 6.1: TOWER, ROOF, FLOOR, WALK and REAL."""
+"""The workloads of section 6.1 (TOWER, ROOF, FLOOR, WALK and REAL), and traces from files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from millpond.errors import MillpondError
-from millpond.models.arrays import Ints, integers
+from millpond.models.array_types import Ints, integers
 from millpond.models.chains import AutoRegressive, Walk
 from millpond.models.lifetime import alpha_for
 from millpond.models.models import Model, Trend
@@ -25,7 +25,7 @@ REAL_LENGTH = 3650
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """Two streams to join, their models, and the alpha that section 5 chooses for a cache of some size."""
+    """The models of two streams to join, and the alpha that section 5 chooses for a memory size."""
 
     name: str
     r: Model
@@ -33,17 +33,17 @@ class Workload:
     alpha: Callable[[int], float]
 
     def streams(self, seed: int, run: int, steps: int) -> tuple[Ints, Ints]:
-        """The streams of one run: the same seed and run give the same streams."""
+        """The streams of one run, which the seed and the run determine."""
         rng = np.random.default_rng([seed, run])
         return self.r.sample(rng, steps), self.s.sample(rng, steps)
 
     @property
     def windows(self) -> bool:
-        """Whether the noise bounds give each tuple a lifetime."""
+        """Whether the bounds of the noise limit the lifetime of each tuple."""
         return isinstance(self.r, Trend) and isinstance(self.s, Trend)
 
     def leaves(self, r: Ints, s: Ints) -> tuple[Ints, Ints] | None:
-        """The first step at which the partner's noise no longer reaches each tuple, where it is bounded."""
+        """For each tuple, the first step at which no partner can come any more; None without such a step."""
         if isinstance(self.r, Trend) and isinstance(self.s, Trend) and self.r.slope and self.s.slope:
             return self.s.leaves(r), self.r.leaves(s)
         return None
@@ -60,13 +60,13 @@ def bounded_normal(
 ) -> Workload:
     """Section 5.4: trends of slope 1 with normal noise of the given deviations within bounds of the line.
 
-    A tuple is estimated to live while the line rises by twice the (average) deviation.
+    The estimated lifetime of a tuple is the time in which the line rises by twice the average deviation.
     """
     return _trend(name, Noise.normal(r, bounds[0]), Noise.normal(s, bounds[1]), r + s, lag)
 
 
 def tower() -> Workload:
-    """Narrow noise: what comes next is nearly known."""
+    """Narrow normal noise: the next values are nearly known."""
     return bounded_normal("TOWER", 1.0, 2.0)
 
 
@@ -76,17 +76,17 @@ def roof() -> Workload:
 
 
 def floor() -> Workload:
-    """Section 5.3: uniform noise; a tuple is estimated to live for half the noise's width on average."""
+    """Section 5.3: uniform noise; the estimated lifetime is half the average width of the noise."""
     return _trend("FLOOR", Noise.uniform(-10, 10), Noise.uniform(-15, 15), (10 + 15) / 2)
 
 
 def walk() -> Workload:
-    """Section 5.5: two random walks with normal steps; alpha is the size of the cache."""
+    """Section 5.5: two random walks with normal steps; alpha is the memory size."""
     return Workload("WALK", Walk.normal(1.0), Walk.normal(1.0), float)
 
 
-def modelled(name: str, r: Model, s: Model) -> Workload:
-    """Streams that follow given models; alpha as section 5 chooses it for their kind."""
+def workload_of(name: str, r: Model, s: Model) -> Workload:
+    """The workload of two models, with the alpha that section 5 chooses for them."""
     return Workload(name, r, s, lambda size: published_alpha(r, s, size))
 
 
@@ -97,42 +97,44 @@ SYNTHETIC: dict[str, Callable[[], Workload]] = {"TOWER": tower, "ROOF": roof, "F
 
 
 def read_keys(path: Path) -> Ints:
-    """The keys of a trace: one a line (integers or words), or ``Date,Temperature`` in tenths of a degree.
+    """Read the keys of a trace: one per line (integers or words), or the tenths of a degree of a series.
 
-    ``.gz`` is unpacked; blank lines and lines of a single ``*`` are skipped.
+    A series has lines ``Date,Temperature``.  ``.gz`` files are decompressed; blank lines and lines with a
+    single ``*`` are skipped.
     """
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise MillpondError(
-            f"cannot read the trace {path}: {error}", remedy="give one key a line, .gz or not"
+            f"cannot read the trace {path}: {error}",
+            remedy="give one key per line, as text or .gz",
         ) from None
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and line != "*"]
     if lines and "," in lines[0]:
-        return _temperatures(path, lines[1:])
+        return _parse_temperatures(path, lines[1:])
     if not lines:
-        raise MillpondError(f"the trace {path} holds no key", remedy="give one key a line")
+        raise MillpondError(f"the trace {path} has no keys", remedy="give one key per line")
     try:
         return integers([int(line) for line in lines])
     except (ValueError, OverflowError):
         return integers(np.unique(np.array(lines), return_inverse=True)[1])
 
 
-def _temperatures(path: Path, rows: list[str]) -> Ints:
+def _parse_temperatures(path: Path, rows: list[str]) -> Ints:
     try:
         degrees = [float(row.rsplit(",", 1)[1].strip('"')) for row in rows]
     except (ValueError, IndexError):
         raise MillpondError(
             f"the trace {path} has a line without a number after its last comma",
-            remedy="give Date,Temperature lines under a heading, or one key a line",
+            remedy="give Date,Temperature lines below a header line, or one key per line",
         ) from None
     return integers(np.rint(np.array(degrees) * 10))
 
 
-def real(path: Path | None, seed: int) -> Ints:
-    """REAL: the series in the file, or one drawn from the published AR(1) model where none is given."""
+def load_real(path: Path | None, seed: int) -> Ints:
+    """REAL: the series in the file, or without a file a series drawn from the published AR(1) model."""
     if path is not None:
         return read_keys(path)
     return REAL_MODEL.sample(np.random.default_rng([seed, 0]), REAL_LENGTH)

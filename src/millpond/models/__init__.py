@@ -1,1 +1,1 @@
-"""What the future of a stream may bring: models, and the benefit of a tuple under them (paper 3)."""
+"""Stochastic models of streams (paper 3): their identification, and score tables of tuples under them."""

@@ -1,4 +1,4 @@
-"""Models in which the next value depends on the current one: random walk, AR(1) (section 5.5, Theorem 5)."""
+"""Markov models, whose next value depends on the current one: random walk, AR(1) (section 5.5, Theorem 5)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from math import ceil, floor, sqrt
 
 import numpy as np
 
-from millpond.models.arrays import Floats, Ints
+from millpond.models.array_types import Floats, Ints
 from millpond.models.models import Model, Past
 from millpond.models.noise import Noise, normal_cells
 
-# How far from its long-run mean an AR(1) model reaches, in its long-run deviations.
+# The range of an AR(1) model around its long-run mean, in long-run deviations.
 AR1_REACH = 8.0
 # The largest number of values an AR(1) model may range over: its tables are square.
 AR1_VALUES = 4096
-# An error of its chances that counts as rounding.
+# The largest error of its probabilities that counts as rounding.
 EXACT = 1e-14
 
 
 @dataclass(frozen=True, eq=False)
 class Walk(Model):
-    """A random walk: X_t = X_{t-1} + Y_t, the steps independent, their mean the drift."""
+    """A random walk: X_t = X_{t-1} + Y_t with independent steps Y_t, whose mean is the drift."""
 
     step: Noise
     start: int = 0
@@ -48,10 +48,10 @@ class Walk(Model):
         return min(ends), max(ends)
 
     def first_chances(self, values: Ints, ahead: int, past: Past) -> Floats:
-        """By the renewal equation: a visit to v is the first one, or comes after a first one and a return."""
+        """By the renewal equation: a visit to v is the first one, or a return after an earlier first one."""
         visits = self.chances(values, ahead, past)
         returns = self.chances(np.zeros(1, np.int64), ahead, Past(0, 0))[:, 0]
-        return first_of(visits, np.tile(returns[:, None], (1, len(values))))
+        return first_visits(visits, np.tile(returns[:, None], (1, len(values))))
 
     def sample(self, rng: np.random.Generator, steps: int) -> Ints:
         moves = self.step.sample(rng, steps)
@@ -69,8 +69,7 @@ class Walk(Model):
 class AutoRegressive(Model):
     """AR(1) on the integers: X_t is constant + slope X_{t-1} + a normal variable, rounded; 0 < |slope| < 1.
 
-    The values range over ``low`` to ``high``; what would leave that range stays at its end, which is so far
-    out that it happens with a chance below 1e-14.
+    Values are limited to ``low`` … ``high``; the probability of leaving that range is below 1e-14.
     """
 
     constant: float
@@ -94,7 +93,7 @@ class AutoRegressive(Model):
 
     @cached_property
     def moves(self) -> Floats:
-        """The chance of every next value, a row for each current one; many models are fitted, few used."""
+        """The transition matrix, a row for each current value.  Lazy: most fitted models are not used."""
         values = np.arange(self.low, self.high + 1)
         means = np.asarray(self.constant + self.slope * values, np.float64)
         moves = normal_cells(values[None, :], means[:, None], self.deviation)
@@ -106,7 +105,7 @@ class AutoRegressive(Model):
         return moves
 
     def next_chances(self, before: Ints, after: Ints) -> Floats:
-        """The chance of each value directly after the one before it."""
+        """The probability of each value in ``after`` directly after the one in ``before``."""
         inside = (after >= self.low) & (after <= self.high)
         means = np.asarray(self.constant + self.slope * np.clip(before, self.low, self.high), np.float64)
         return np.where(inside, normal_cells(after, means, self.deviation), 0.0)
@@ -125,10 +124,11 @@ class AutoRegressive(Model):
 
     @cached_property
     def factors(self) -> tuple[Floats, Floats]:
-        """Two narrow matrices whose product is ``moves``, up to rounding.
+        """Two narrow matrices whose product is ``moves`` up to rounding.
 
-        Wide noise makes the rows of ``moves`` so smooth that few directions span them; found by trying random
-        ones (Halko, Martinsson and Tropp, 2011), always the same.  Where many are needed, nothing is gained.
+        Wide noise makes the rows of ``moves`` smooth, and then its numerical rank is low.  The factors come
+        from a randomized range finder (Halko, Martinsson and Tropp, 2011) with a fixed seed.  If the rank is
+        not low they are the identity and ``moves``.
         """
         rng = np.random.default_rng(0)
         rank = 32
@@ -159,7 +159,7 @@ class AutoRegressive(Model):
         return chances
 
     def first_chances(self, values: Ints, ahead: int, past: Past) -> Floats:
-        """By the renewal equation: a visit to v is the first one, or comes after a first one and a return."""
+        """By the renewal equation: a visit to v is the first one, or a return after an earlier first one."""
         visits = self.chances(values, ahead, past)
         returns = np.column_stack(
             [
@@ -167,7 +167,7 @@ class AutoRegressive(Model):
                 for i, value in enumerate(values)
             ]
         )
-        return first_of(visits, returns)
+        return first_visits(visits, returns)
 
     def sample(self, rng: np.random.Generator, steps: int) -> Ints:
         noise = rng.normal(self.constant, self.deviation, steps)
@@ -181,8 +181,8 @@ class AutoRegressive(Model):
         return self.state(last), np.zeros_like(last)
 
 
-def first_of(visits: Floats, returns: Floats) -> Floats:
-    """First-visit chances, given those of visits from here and of returns from the value to itself."""
+def first_visits(visits: Floats, returns: Floats) -> Floats:
+    """Probabilities of first visits, from those of visits and of returns from the value to itself."""
     firsts = np.zeros_like(visits)
     for delta in range(len(visits)):
         later = (firsts[:delta] * returns[:delta][::-1]).sum(axis=0)

@@ -1,4 +1,4 @@
-"""Estimates of how long a tuple will stay kept: the functions L of section 4.3, and their one parameter."""
+"""Estimates of how long a tuple is kept: the functions L of section 4.3."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Protocol
 
 import numpy as np
 
-from millpond.models.arrays import Floats
+from millpond.models.array_types import Floats
 
-# Terms of a benefit that together weigh less than this are left out.
+# Terms of a sum that together weigh less than this are left out.
 NEGLIGIBLE = 1e-13
 # The longest horizon a sum over the future may have.
 LONGEST = 100_000
 
 
 class Lifetime(Protocol):
-    """L(Δ): the estimated chance that a tuple is still kept Δ steps from now.
+    """L(Δ): the estimated probability that a tuple is still kept Δ steps from now.
 
     It lies between 0 and 1 and never rises: properties 1 and 2 of section 4.3.
     """
@@ -27,46 +27,17 @@ class Lifetime(Protocol):
 
     @property
     def horizon(self) -> int:
-        """A number of steps after which the weights no longer count, or the longest that is summed."""
+        """The number of steps after which the weights are negligible, or the most that are summed."""
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """Every tuple stays for ``span`` steps."""
+    """Every tuple is kept for ``span`` steps."""
 
     span: int
 
     def weights(self, ahead: int) -> Floats:
         return (np.arange(1, ahead + 1) <= self.span).astype(np.float64)
-
-    @property
-    def horizon(self) -> int:
-        return self.span
-
-
-@dataclass(frozen=True)
-class Forever:
-    """Every tuple stays for ever: L^inf.  For caching only; for joining the sum need not converge."""
-
-    span: int = 10_000
-
-    def weights(self, ahead: int) -> Floats:
-        return np.ones(ahead)
-
-    @property
-    def horizon(self) -> int:
-        return self.span
-
-
-@dataclass(frozen=True)
-class Inverse:
-    """L^inv(Δ) = 1/Δ: a cached row is worth its expected inverse waiting time.  For caching only."""
-
-    span: int = 10_000
-
-    def weights(self, ahead: int) -> Floats:
-        weights: Floats = 1 / np.arange(1, ahead + 1)
-        return weights
 
     @property
     def horizon(self) -> int:
@@ -85,7 +56,7 @@ class Exponential:
 
     @property
     def decay(self) -> float:
-        """e^(-1/alpha), the chance to survive a step."""
+        """e^(-1/alpha), the probability of being kept for another step."""
         return exp(-1 / self.alpha)
 
     def weights(self, ahead: int) -> Floats:
@@ -94,7 +65,7 @@ class Exponential:
 
     @property
     def horizon(self) -> int:
-        tail = -log(-np.expm1(-1 / self.alpha))  # of the geometric sum behind the horizon
+        tail = -log(-np.expm1(-1 / self.alpha))  # of the geometric series beyond the horizon
         return min(LONGEST, max(1, ceil(self.alpha * (tail - log(NEGLIGIBLE)))))
 
 
@@ -105,22 +76,19 @@ def alpha_for(lifetime: float) -> float:
     12.5
     """
     if lifetime <= 1:
-        raise ValueError("an average lifetime is more than one step")
+        raise ValueError("an average lifetime must be more than one step")
     return inf if lifetime == inf else -1 / log1p(-1 / lifetime)
 
 
 @dataclass(frozen=True)
 class ObservedLifetime:
-    """The average lifetime of discarded tuples, forgetting old ones; alpha follows it.
-
-    ``memory`` is the number of discards over which the average reaches back.
-    """
+    """The moving average of the lifetimes of evicted tuples; ``memory`` is in evictions."""
 
     lifetime: float
     memory: float = 1000.0
 
-    def discarded(self, ages: Floats) -> ObservedLifetime:
-        """The estimate after tuples of these ages (in steps, at least one) were discarded together."""
+    def after_evictions(self, ages: Floats) -> ObservedLifetime:
+        """The average after tuples of these ages (in steps, at least one) were evicted together."""
         if not len(ages):
             return self
         keep = (1 - 1 / self.memory) ** len(ages)

@@ -1,8 +1,8 @@
-"""Models of a stream's join values: one value a step, and what is known of the steps to come.
+"""The interface of stream models, and the models with independent steps.
 
-A model is a constant.  All it needs of the history is a :class:`Past`: the step reached and the value seen
-there.  Corollary 5 and Theorem 5 of paper 3 say that for each of these models the future of a value depends
-on less than that; :meth:`Model.place` makes it one row and one column of a table.
+A model gives the distribution of a stream's join values, one value per step.  It is immutable; all it needs
+of the history is a :class:`Past`: the current step and its value.  By Corollary 5 and Theorem 5 of paper 3
+the future of a value depends on even less, which :meth:`Model.place` maps to a row and a column of a table.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from math import ceil, floor
 
 import numpy as np
 
-from millpond.models.arrays import Floats, Ints, integers
+from millpond.models.array_types import Floats, Ints, integers
 from millpond.models.noise import Noise
 
 
 @dataclass(frozen=True)
 class Past:
-    """What a model must know of the history: the current step t0, and the value that arrived in it."""
+    """What a model needs to know of the history: the current step t0, and the value that arrived in it."""
 
     now: int
     last: int = 0
 
 
 class Model(ABC):
-    """A stream of integers, one a step."""
+    """A stream of integers, one per step."""
 
     @abstractmethod
     def chances(self, values: Ints, ahead: int, past: Past) -> Floats:
@@ -37,7 +37,7 @@ class Model(ABC):
     def first_chances(self, values: Ints, ahead: int, past: Past) -> Floats:
         """Pr{X_{t0+Δ} = v and v does not come before t0+Δ | history}, laid out as in :meth:`chances`.
 
-        Values of different steps are independent unless a model says otherwise.
+        Overridden by models whose steps are not independent.
         """
         chances = self.chances(values, ahead, past)
         missed = np.cumprod(1 - chances, axis=0)
@@ -46,37 +46,37 @@ class Model(ABC):
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, steps: int) -> Ints:
-        """A stream drawn from the model, from step 0 on."""
+        """Draw a stream from the model, from step 0 on."""
 
     @abstractmethod
     def reach(self, ahead: int) -> tuple[int, int]:
-        """The lowest and highest value that can come within ``ahead`` steps, less :meth:`origin_value`."""
+        """The lowest and highest value of the next ``ahead`` steps, relative to :meth:`origin_value`."""
 
     def origin_value(self, past: Past) -> int:
-        """The value from which :meth:`reach` counts."""
+        """The value to which :meth:`reach` is relative."""
         return 0
 
     @property
     def rows(self) -> int:
-        """How many rows a table of this model has."""
+        """The number of rows of this model's tables."""
         return 1
 
     @property
     def scale(self) -> int:
-        """By how many columns of a table two neighbouring values lie apart."""
+        """The number of columns between two neighbouring values."""
         return 1
 
     def place(self, now: Ints, last: Ints) -> tuple[Ints, Ints]:
-        """For each past, its row and its origin: value v then lies in column ``scale * v - origin``.
+        """The row and the origin of each past: value v is in column ``scale * v - origin``.
 
-        Any two values in the same row and column of any two pasts have the same future.
+        Values in the same row and column have the same future, whatever their pasts.
         """
-        raise TypeError(f"no table for {type(self).__name__}: its future does not repeat")
+        raise TypeError(f"there is no table for {type(self).__name__}: its future does not repeat")
 
 
 @dataclass(frozen=True, eq=False)
 class Offline(Model):
-    """A stream known in advance; ``values[t]`` comes at step t, and nothing after the last one."""
+    """A stream known in advance: ``values[t]`` comes at step t, and nothing after the last one."""
 
     values: Ints
 
@@ -95,10 +95,7 @@ class Offline(Model):
 
 @dataclass(frozen=True, eq=False)
 class Scripted(Model):
-    """Independent steps, each with a distribution of its own; ``steps[t]`` rules step t.
-
-    A distribution may sum to less than one by holding values that nothing joins.
-    """
+    """Independent steps with different distributions: that of step t is ``steps[t]``."""
 
     steps: tuple[Noise, ...]
 
@@ -139,9 +136,9 @@ class Stationary(Model):
 class Trend(Model):
     """A line plus noise: X_t = floor(slope t + intercept) + Y_t (sections 5.3 and 5.4).
 
-    The slope is a fraction, so that a table holds the future exactly: with slope p/q a value's future
-    depends only on q v - (p t + c), its distance from the line in units of 1/q.  The intercept is rounded
-    down to such units, which changes no value.
+    The slope is a fraction, so that tables are exact: with slope p/q the future of a value depends only on
+    q v - (p t + c), its distance from the line in units of 1/q.  The intercept is rounded down to such units,
+    which changes no value.
     """
 
     slope: Fraction
@@ -163,7 +160,7 @@ class Trend(Model):
 
     @cached_property
     def climb(self) -> int:
-        """By how much the line rises in a step, in units of 1/scale."""
+        """How much the line rises per step, in units of 1/scale."""
         return int(self.slope * self.scale)
 
     @cached_property
@@ -197,9 +194,9 @@ class Trend(Model):
         return int(self.centre(np.array(past.now)))
 
     def leaves(self, values: Ints) -> Ints:
-        """For each value, the first step from which the noise around the line no longer reaches it."""
+        """For each value, the first step from which it can no longer come."""
         if self.climb > 0:
             return -((self.start - self.scale * (values - self.noise.first + 1)) // self.climb)
         if self.climb < 0:
             return (self.start - self.scale * (values - self.noise.last)) // -self.climb + 1
-        raise ValueError("a level line never leaves a value behind")
+        raise ValueError("the values of a level line never leave its range")

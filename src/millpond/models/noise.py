@@ -1,4 +1,4 @@
-"""Distributions over the integers: the noise of a stream, the steps of a walk."""
+"""Distributions over the integers, for the noise of a stream and the steps of a walk."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from math import sqrt
 import numpy as np
 from scipy.special import ndtr
 
-from millpond.models.arrays import Floats, Ints, frozen, integers
+from millpond.models.array_types import Floats, Ints, freeze, integers
 
-# A normal variable is further than this many deviations from its mean with a chance below 1e-22.
+# A normal variable is further from its mean, in deviations, with a probability below 1e-22.
 NORMAL_REACH = 10.0
 
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """A distribution over finitely many integers: ``weights[i]`` is the chance of ``first + i``.
+    """A distribution over finitely many integers: ``weights[i]`` is the probability of ``first + i``.
 
     >>> Noise.uniform(-1, 1)([-2, -1, 0, 1, 2]).round(3).tolist()
     [0.0, 0.333, 0.333, 0.333, 0.0]
@@ -27,24 +27,24 @@ class Noise:
     weights: Floats
 
     def __post_init__(self) -> None:
-        weights = frozen(self.weights)
+        weights = freeze(self.weights)
         if weights.ndim != 1 or not len(weights) or (weights < 0).any() or abs(weights.sum() - 1) > 1e-9:
-            raise ValueError("the weights of a distribution are not negative and sum to 1")
+            raise ValueError("the weights of a distribution must not be negative and must sum to 1")
         object.__setattr__(self, "weights", weights)
 
     @classmethod
     def point(cls, value: int) -> Noise:
-        """Always the same value."""
+        """A single value."""
         return cls(value, np.ones(1))
 
     @classmethod
     def uniform(cls, low: int, high: int) -> Noise:
-        """Every integer from ``low`` to ``high`` alike."""
+        """The uniform distribution on ``low`` … ``high``."""
         return cls(low, np.full(high - low + 1, 1 / (high - low + 1)))
 
     @classmethod
     def normal(cls, deviation: float, bound: int | None = None, mean: float = 0.0) -> Noise:
-        """A normal variable rounded to integers, and conditioned to lie within ``bound`` of zero if given."""
+        """A normal variable rounded to integers; with ``bound``, conditioned on lying within it of zero."""
         if deviation <= 0:
             raise ValueError("a normal distribution needs a positive deviation")
         if bound is None:
@@ -57,23 +57,16 @@ class Noise:
 
     @classmethod
     def of(cls, chances: Mapping[int, float]) -> Noise:
-        """The distribution that gives each key its chance."""
+        """The distribution with these probabilities."""
         low, high = min(chances), max(chances)
         weights = np.zeros(high - low + 1)
         for value, chance in chances.items():
             weights[value - low] = chance
         return cls(low, weights)
 
-    @classmethod
-    def counted(cls, values: Ints) -> Noise:
-        """The relative frequencies of the values."""
-        low = int(values.min())
-        counts = np.bincount(values - low)
-        return cls(low, counts / counts.sum())
-
     @property
     def last(self) -> int:
-        """The largest value with an entry."""
+        """The largest value with a weight."""
         return self.first + len(self.weights) - 1
 
     @property
@@ -86,7 +79,7 @@ class Noise:
         return sqrt(float((values - self.mean) ** 2 @ self.weights))
 
     def __call__(self, values: object) -> Floats:
-        """The chance of each value."""
+        """The probability of each value."""
         index = np.asarray(values, dtype=np.int64) - self.first
         inside = (index >= 0) & (index < len(self.weights))
         return np.where(inside, self.weights[np.clip(index, 0, len(self.weights) - 1)], 0.0)
@@ -97,7 +90,7 @@ class Noise:
 
 
 def normal_cells(values: Ints, mean: float | Floats, deviation: float) -> Floats:
-    """The chance that a normal variable rounds to each value, without cancellation in either tail."""
+    """The probability that a normal variable rounds to each value, without cancellation in the tails."""
     low = (values - 0.5 - mean) / deviation
     high = (values + 0.5 - mean) / deviation
     above = low > 0

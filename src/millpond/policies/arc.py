@@ -1,80 +1,86 @@
-"""ARC (Megiddo and Modha, 2003), a strong classic to compare with: recency and frequency share the cache."""
+"""ARC (Megiddo and Modha, 2003): a cache that balances recency and frequency by itself."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from millpond.models.arrays import Bools, Ints
-from millpond.policies.kernels.cache_loop import numbered
-from millpond.policies.kernels.compiled import compiled
+from millpond.models.array_types import Bools, Ints
+from millpond.policies.kernels.cache_loop import number_keys
+from millpond.policies.kernels.compiled import compiled, inlined
 
-# The lists a key may be on: cached and seen once or more often lately, and the ghosts of both; or none.
+# The list of a key: cached and seen once recently, or more often; evicted from either (ghosts); or none.
 RECENT, FREQUENT, RECENT_GHOST, FREQUENT_GHOST, NOWHERE = range(5)
 
 
-def arc_cache(keys: Ints, size: int) -> Bools:
+class _Lists(NamedTuple):
+    """Linked lists of keys, oldest first.  The last four entries of the links are the heads of the lists."""
+
+    before: Ints
+    after: Ints
+    place: Ints  # by key: the list it is on
+    length: Ints  # by list
+
+
+def run_arc(keys: Ints, size: int) -> Bools:
     """Which references are hits under ARC."""
-    return _loop(numbered(keys), size)
+    codes = number_keys(keys)
+    count = int(codes.max(initial=-1)) + 1
+    links = np.arange(count + 4), np.arange(count + 4)
+    lists = _Lists(*links, np.full(count, NOWHERE, np.int64), np.zeros(4, np.int64))
+    return _run(codes, size, lists)
 
 
-@compiled
-def _unlink(key: int, before: Ints, after: Ints) -> None:
-    after[before[key]] = after[key]
-    before[after[key]] = before[key]
+@inlined
+def _oldest(which: int, lists: _Lists) -> int:
+    return int(lists.after[len(lists.place) + which])
 
 
-@compiled
-def _append(key: int, head: int, before: Ints, after: Ints) -> None:
-    newest = before[head]
-    after[newest] = key
-    before[key] = newest
-    after[key] = head
-    before[head] = key
-
-
-@compiled
-def _move(key: int, target: int, count: int, place: Ints, length: Ints, before: Ints, after: Ints) -> None:
-    """Put the key at the newest end of a list, or on none."""
+@inlined
+def _move(key: int, target: int, lists: _Lists) -> None:
+    """Move a key to the newest end of a list, or off all lists."""
+    before, after, place, length = lists.before, lists.after, lists.place, lists.length
     if place[key] != NOWHERE:
-        _unlink(key, before, after)
+        after[before[key]] = after[key]
+        before[after[key]] = before[key]
         length[place[key]] -= 1
     if target != NOWHERE:
-        _append(key, count + target, before, after)
+        head = len(place) + target
+        newest = before[head]
+        after[newest] = key
+        before[key] = newest
+        after[key] = head
+        before[head] = key
         length[target] += 1
     place[key] = target
 
 
 @compiled
-def _loop(codes: Ints, size: int) -> Bools:
-    count = codes.max() + 1 if len(codes) else 0
+def _run(codes: Ints, size: int, lists: _Lists) -> Bools:
+    length = lists.length
     hits = np.zeros(len(codes), np.bool_)
-    before = np.arange(count + 4)  # the last four entries are the heads of the lists
-    after = np.arange(count + 4)
-    place = np.full(count, NOWHERE, np.int64)
-    length = np.zeros(4, np.int64)
-    wanted = 0.0  # how many of the cached rows should be recent ones
+    wanted = 0.0  # the target length of RECENT
     for t in range(len(codes)):
         key = codes[t]
-        where = place[key]
+        where = lists.place[key]
         if where in (RECENT, FREQUENT):
             hits[t] = True
-            _move(key, FREQUENT, count, place, length, before, after)
+            _move(key, FREQUENT, lists)
             continue
         if where == RECENT_GHOST:
             wanted = min(float(size), wanted + max(1.0, length[FREQUENT_GHOST] / length[RECENT_GHOST]))
         elif where == FREQUENT_GHOST:
             wanted = max(0.0, wanted - max(1.0, length[RECENT_GHOST] / length[FREQUENT_GHOST]))
         elif length[RECENT] + length[RECENT_GHOST] == size:
-            oldest = after[count + (RECENT_GHOST if length[RECENT] < size else RECENT)]
-            _move(oldest, NOWHERE, count, place, length, before, after)
+            _move(_oldest(RECENT_GHOST if length[RECENT] < size else RECENT, lists), NOWHERE, lists)
         elif length.sum() == 2 * size:
-            _move(after[count + FREQUENT_GHOST], NOWHERE, count, place, length, before, after)
+            _move(_oldest(FREQUENT_GHOST, lists), NOWHERE, lists)
         if length[RECENT] + length[FREQUENT] == size:
             over = length[RECENT] > wanted or (where == FREQUENT_GHOST and length[RECENT] == wanted)
             if length[RECENT] > 0 and over:
-                _move(after[count + RECENT], RECENT_GHOST, count, place, length, before, after)
+                _move(_oldest(RECENT, lists), RECENT_GHOST, lists)
             else:
-                _move(after[count + FREQUENT], FREQUENT_GHOST, count, place, length, before, after)
-        target = RECENT if where == NOWHERE else FREQUENT
-        _move(key, target, count, place, length, before, after)
+                _move(_oldest(FREQUENT, lists), FREQUENT_GHOST, lists)
+        _move(key, RECENT if where == NOWHERE else FREQUENT, lists)
     return hits

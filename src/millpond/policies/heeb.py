@@ -1,4 +1,7 @@
-"""HEEB, the paper's heuristic (section 4.3), by table; alpha is given, or follows the observed lifetime."""
+"""HEEB, the paper's heuristic (section 4.3): evicts the lowest expected benefit, read from score tables.
+
+Alpha is given, or follows the observed lifetime of tuples (:class:`AdaptiveHeeb`).
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from millpond.models.arrays import Floats, Ints
+from millpond.models.array_types import Floats, Ints
 from millpond.models.lifetime import Fixed, ObservedLifetime, alpha_for
 from millpond.models.models import Model, Trend
-from millpond.models.scores import ScoreTable, heeb_table, valued_table, weighted
-from millpond.models.windows import window_table
-from millpond.policies.policy import Candidates, Policy, R
+from millpond.models.score_tables import ScoreTable, build_table, heeb_table, weighted_sum
+from millpond.policies.policy import Candidates, Policy
 
-# Average lifetimes for which an adaptive HEEB has a table: a fifth apart, from 1.2 to about 1,100 steps.
+# The average lifetimes for which an adaptive HEEB has a table: 20 % apart, from 1.2 to about 1,000 steps.
 LIFETIMES = tuple(1.2**i for i in range(1, 39))
 
 
-class Tabled(Policy):
-    """Scores from a table for each side: tuples of R against stream S, and tuples of S against stream R.
+class TablePolicy(Policy):
+    """Reads scores from one table per side: tuples of R against stream S, and tuples of S against stream R.
 
-    HEEB makes no worse choice than dominance would (Theorem 4); any other table of benefits serves as well.
+    With HEEB's tables no choice contradicts dominance (Theorem 4).
     """
 
     def __init__(self, of_r: ScoreTable | None, of_s: ScoreTable) -> None:
@@ -49,21 +51,21 @@ class Tabled(Policy):
         self._last = list(state["last"])
 
 
-def joining(r: Model, s: Model, alpha: float) -> Tabled:
+def heeb_for_joining(r: Model, s: Model, alpha: float) -> TablePolicy:
     """HEEB for joining streams R and S."""
-    return Tabled(heeb_table(s, alpha), heeb_table(r, alpha))
+    return TablePolicy(heeb_table(s, alpha), heeb_table(r, alpha))
 
 
-def caching(r: Model, alpha: float) -> Tabled:
-    """HEEB for caching what stream R refers to."""
-    return Tabled(None, heeb_table(r, alpha, caching=True))
+def heeb_for_caching(r: Model, alpha: float) -> TablePolicy:
+    """HEEB for caching the rows that stream R looks up."""
+    return TablePolicy(None, heeb_table(r, alpha, caching=True))
 
 
 def published_alpha(r: Model | None, s: Model | None, size: int) -> float:
-    """Alpha as section 5 chooses it for the kinds of the streams; None is a stream without a model.
+    """The alpha that section 5 chooses for the models of the streams; None is a stream without a model.
 
-    Between trends a tuple is estimated to live while the line moves by twice the noise's deviation;
-    otherwise alpha is the size of the cache.
+    Between trends, a tuple is estimated to live while the line moves by twice the noise's deviation.
+    Otherwise alpha is the size of the memory.
     """
     if isinstance(r, Trend) and isinstance(s, Trend):
         speed = (abs(r.slope) + abs(s.slope)) / 2
@@ -72,39 +74,20 @@ def published_alpha(r: Model | None, s: Model | None, size: int) -> float:
     return float(max(size, 1))
 
 
-def next_step(r: Model) -> Tabled:
-    """A_o (section 5.2): the row least likely to be referenced in the next step goes."""
-    return Tabled(None, next_step_table(r))
+def next_step_policy(r: Model) -> TablePolicy:
+    """A_o (section 5.2): evicts the row least likely to be referenced in the next step."""
+    return TablePolicy(None, next_step_table(r))
 
 
 def next_step_table(model: Model) -> ScoreTable:
-    """The chance that the next value of the stream is the candidate's."""
-    return valued_table(model, weighted(Fixed(1)), 1)
+    """The probability that the next value of the stream is the candidate's."""
+    return build_table(model, weighted_sum(Fixed(1)), 1)
 
 
-class Windowed(Tabled):
-    """HEEB under a sliding window: nothing counts after a tuple has left it (section 7).
+class AdaptiveHeeb(Policy):
+    """HEEB whose alpha follows the average lifetime of the tuples it evicts (the paper's future work).
 
-    The window is what the candidates' ``end`` says, at most ``window`` steps from now.
-    """
-
-    def __init__(self, r: Model, s: Model, alpha: float, window: int) -> None:
-        super().__init__(heeb_table(s, alpha), heeb_table(r, alpha))
-        self._windows = (window_table(s, alpha, window), window_table(r, alpha, window))
-
-    def scores(self, now: int, candidates: Candidates) -> Floats:
-        scores = np.empty(len(candidates))
-        remaining = candidates.end - now - 1
-        for side, table in enumerate(self._windows):
-            own = candidates.side == side
-            scores[own] = table.look_up(candidates.value[own], now, self._last[1 - side], remaining[own])
-        return scores
-
-
-class Adaptive(Policy):
-    """HEEB whose alpha follows the average lifetime of the tuples it discards (the paper's future work).
-
-    One table for each of a range of lifetimes is made in advance; the nearest one rules.
+    There is a table for each of a range of lifetimes; the nearest one is used.
     """
 
     def __init__(
@@ -116,8 +99,9 @@ class Adaptive(Policy):
     ) -> None:
         self._observed = start
         self._logs = np.log(lifetimes)
+        alphas = [alpha_for(lifetime) for lifetime in lifetimes]
         self._policies = [
-            caching(r, alpha_for(life)) if s is None else joining(r, s, alpha_for(life)) for life in lifetimes
+            heeb_for_caching(r, alpha) if s is None else heeb_for_joining(r, s, alpha) for alpha in alphas
         ]
 
     @property
@@ -125,7 +109,7 @@ class Adaptive(Policy):
         """The average lifetime so far."""
         return self._observed
 
-    def _current(self) -> Tabled:
+    def _nearest(self) -> TablePolicy:
         return self._policies[int(np.argmin(np.abs(self._logs - np.log(self._observed.lifetime))))]
 
     def observe(self, now: int, r: Ints, s: Ints) -> None:
@@ -133,14 +117,14 @@ class Adaptive(Policy):
             policy.observe(now, r, s)
 
     def scores(self, now: int, candidates: Candidates) -> Floats:
-        return self._current().scores(now, candidates)
+        return self._nearest().scores(now, candidates)
 
     def discarded(self, now: int, gone: Candidates) -> None:
         ages = (now - gone.arrived).astype(np.float64)
-        self._observed = self._observed.discarded(ages[ages > 0])
+        self._observed = self._observed.after_evictions(ages[ages > 0])
 
     def state(self) -> dict[str, Any]:
-        return {"observed": asdict(self._observed), "tables": self._policies[R].state()}
+        return {"observed": asdict(self._observed), "tables": self._policies[0].state()}
 
     def load(self, state: dict[str, Any]) -> None:
         self._observed = ObservedLifetime(**state["observed"])

@@ -1,8 +1,8 @@
-"""The one interface of every policy: what has arrived, and what each candidate is worth.
+"""The interface of every policy: it observes what arrives and scores the candidates for eviction.
 
-Joining keeps tuples of two streams, R and S; caching keeps rows of a relation that one stream, R, refers to.
-A policy for joining scores tuples of both sides; for caching it scores rows, which stand on side S and so
-have R for their partner.  The lowest scores are discarded; :mod:`millpond.policies.store` does it.
+Joining keeps tuples of two streams, R and S.  Caching keeps rows of a relation that one stream, R, looks up;
+cached rows count as tuples of S, because their partner stream is R.  The lowest scores are evicted, by
+:mod:`millpond.policies.store` or by a compiled loop.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from millpond.models.arrays import Bools, Floats, Ints
+from millpond.models.array_types import Bools, Floats, Ints
 
 R, S = 0, 1
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """What may be kept, one entry a candidate in every column."""
+    """The tuples or rows among which a policy chooses: columns with one entry for each candidate."""
 
     side: Ints
     value: Ints
     arrived: Ints  # the step in which it arrived
-    used: Ints  # the step of its last result or hit, else of its arrival
-    uses: Ints  # how many results or hits it gave
+    used: Ints  # the step of its last result or hit; at first that of its arrival
+    uses: Ints  # the number of its results or hits
     end: Ints  # the first step at which its window no longer covers it
 
     @classmethod
@@ -37,7 +37,7 @@ class Candidates:
         return len(self.side)
 
     def where(self, chosen: Bools | Ints) -> Candidates:
-        """The chosen ones, in the same order."""
+        """The chosen candidates, in the same order."""
         return Candidates(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     def to_json(self) -> dict[str, list[int]]:
@@ -46,33 +46,38 @@ class Candidates:
 
     @classmethod
     def from_json(cls, value: dict[str, list[int]]) -> Candidates:
-        """What :meth:`to_json` wrote."""
+        """The candidates that :meth:`to_json` wrote."""
         return cls(*(np.array(value[column.name], np.int64) for column in fields(cls)))
 
     def with_more(self, more: Candidates) -> Candidates:
-        """These and then the others."""
+        """These candidates followed by ``more``."""
         columns = (column.name for column in fields(self))
         return Candidates(*(np.concatenate([getattr(self, c), getattr(more, c)]) for c in columns))
 
 
 class Policy(ABC):
-    """Decides what is worth keeping.  Works on whole arrays, so that a batch costs as much as a row."""
+    """Scores candidates.  All arguments are arrays, so a batch takes as many calls as a single tuple."""
 
-    bypasses = True  # whether a fetched row may be left uncached; the classic policies always take it in
+    bypasses = True  # whether a fetched row may stay out of the cache; classic policies always cache it
 
     def observe(self, now: int, r: Ints, s: Ints) -> None:  # noqa: B027 (a policy may learn nothing)
-        """Learn what arrived up to step ``now``, the latest last; for caching there is nothing in ``s``."""
+        """Learn the values that arrived up to step ``now``, the latest last; ``s`` is empty for caching."""
 
     @abstractmethod
     def scores(self, now: int, candidates: Candidates) -> Floats:
-        """What each candidate is worth after step ``now``.  Only their order matters."""
+        """The score of each candidate after step ``now``.  Only the order of scores matters."""
 
     def discarded(self, now: int, gone: Candidates) -> None:  # noqa: B027
-        """Learn what was discarded after step ``now``."""
+        """Learn which candidates were evicted after step ``now``."""
 
     def state(self) -> dict[str, Any]:
         """What the policy has learned, as JSON values."""
         return {}
 
     def load(self, state: dict[str, Any]) -> None:  # noqa: B027
-        """Go on from a state that :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
+
+
+def outside_first(now: int, candidates: Candidates, scores: Floats) -> Floats:
+    """The scores, with -1 for tuples that the window no longer covers at the next step."""
+    return np.where(now + 1 >= candidates.end, -1.0, scores)

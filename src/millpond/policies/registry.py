@@ -65,7 +65,7 @@ _LAB = (Use.LAB_JOIN, Use.LAB_CACHE)
 # In the order in which commands list them.
 POLICIES = (
     _info("auto", "AUTO", "HEEB for joins; for lookups REHEARSE, or LRU against LFU", Use.RUN, Use.LOOKUP),
-    _info("rand", "RAND", "evicts at random", *_EVERYWHERE),
+    _info("heeb", "HEEB", "evicts the lowest expected benefit (paper 3)", *_EVERYWHERE, needs_model=True),
     _info(
         "prob",
         "PROB",
@@ -74,16 +74,16 @@ POLICIES = (
         Use.LOOKUP,
         Use.LAB_JOIN,
     ),
-    _info("life", "LIFE", "PROB times the time left in the window", Use.LAB_JOIN),
-    _info("fifo", "FIFO", "evicts the oldest", *_EVERYWHERE),
     _info("lru", "LRU", "evicts the least recently used", *_EVERYWHERE),
-    _info("lfu", "LFU (perfect)", "evicts the least frequently used; counts every reference", *_EVERYWHERE),
+    _info("lfu", "LFU (perfect)", "evicts the least used; caches count every reference", *_EVERYWHERE),
+    _info("fifo", "FIFO", "evicts the oldest", *_EVERYWHERE),
+    _info("rand", "RAND", "evicts at random", *_EVERYWHERE),
+    _info("life", "LIFE", "PROB times the time left in the window", Use.LAB_JOIN),
     _info("lfu-cached", "LFU (of cached rows)", "LFU that forgets a count on eviction", Use.LAB_CACHE),
     _info("lru-2", "LRU-2", "evicts the row whose second last reference is oldest", Use.LAB_CACHE),
     _info("lfd", "LFD with bypass", "the optimum of caching: evicts the row needed last", Use.LAB_CACHE),
     _info("arc", "ARC", "balances recency and frequency (Megiddo and Modha)", Use.LAB_CACHE),
     _info("reuse", "REUSE", "scores rows by the reuse distances of their class", Use.LAB_CACHE),
-    _info("heeb", "HEEB", "evicts the lowest expected benefit (paper 3)", *_EVERYWHERE, needs_model=True),
     _info(
         "heeb-adaptive",
         "HEEB, observed lifetime",

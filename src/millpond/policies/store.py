@@ -1,4 +1,8 @@
-"""A bounded store under a policy, in plain NumPy: what the compiled loops mean, and a base for operators."""
+"""A bounded store under any policy, in plain NumPy.
+
+This defines what joining and caching in a fixed memory mean; tests hold the compiled loops to it.  The lab
+runs policies that have no compiled loop in it.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from millpond.models.arrays import Ints, integers
+from millpond.models.array_types import Ints, integers
 from millpond.policies.policy import Candidates, Policy, R, S
 
+# The step at which a tuple without a window leaves it.
 NEVER = 1 << 60
 
 
 class Store:
-    """What is kept, and the policy that decides it."""
+    """At most ``size`` candidates, and the policy that chooses them."""
 
     def __init__(self, size: int, policy: Policy) -> None:
         self.size = size
@@ -21,11 +26,11 @@ class Store:
         self.kept = Candidates.none()
 
     def state(self) -> dict[str, Any]:
-        """What is kept and what the policy has learned, as JSON values."""
+        """The kept candidates and what the policy has learned, as JSON values."""
         return {"kept": self.kept.to_json(), "policy": self.policy.state()}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from a state that :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
         self.kept = Candidates.from_json(state["kept"])
         self.policy.load(state["policy"])
 
@@ -34,9 +39,9 @@ class JoinStore(Store):
     """The kept tuples of two streams that are joined on equal values."""
 
     def step(self, now: int, r: Ints, s: Ints, r_end: int = NEVER, s_end: int = NEVER) -> int:
-        """Take in what arrived in step ``now``; the number of results it finds among the kept tuples.
+        """Add the arrivals of step ``now``, evict down to the size, and return how many results they gave.
 
-        Tuples that arrive together are not counted with each other: no policy has a say in those results.
+        Results between tuples of the same step do not count: no policy influences them.
         """
         found = 0
         for side, partners in ((R, s), (S, r)):
@@ -47,12 +52,13 @@ class JoinStore(Store):
                 found += int(hit.sum())
         self.policy.observe(now, r, s)
         arrivals = [(R, r, r_end), (S, s, s_end)]
-        for side, values, end in arrivals if now % 2 == 0 else reversed(arrivals):  # neither side is favoured
+        # The sides take turns in coming first, so that ties favour neither.
+        for side, values, end in arrivals if now % 2 == 0 else reversed(arrivals):
             self.kept = self.kept.with_more(_arrivals(side, values, now, end))
-        self._shrink(now)
+        self._evict(now)
         return found
 
-    def _shrink(self, now: int) -> None:
+    def _evict(self, now: int) -> None:
         excess = len(self.kept) - self.size
         if excess > 0:
             scores = self.policy.scores(now, self.kept)
@@ -64,10 +70,10 @@ class JoinStore(Store):
 
 
 class CacheStore(Store):
-    """The cached rows of a relation that a stream refers to."""
+    """The cached rows of a relation that a stream looks up."""
 
     def refer(self, now: int, key: int) -> bool:
-        """Whether the row is cached; if not it is fetched, and may be cached in place of another."""
+        """Look up a key and return whether it is a hit; a fetched row may replace a cached one."""
         self.policy.observe(now, integers(key), integers([]))
         hit = self.kept.value == key
         if hit.any():
@@ -79,7 +85,7 @@ class CacheStore(Store):
             scores = self.policy.scores(now, self.kept)
             if not self.policy.bypasses:
                 scores[-1] = np.inf
-            # Of equal scores the least recently referenced row goes.
+            # Of equal scores the least recently referenced row is evicted.
             worst = np.lexsort((self.kept.used, scores))[0]
             gone = np.arange(len(self.kept)) == worst
             self.policy.discarded(now, self.kept.where(gone))

@@ -1,4 +1,4 @@
-"""The lab: what the command writes, that a seed gives the same again, and what it refuses."""
+"""The lab: the files it writes, reproducibility by seed, and its errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millpond.lab.experiments import EXPERIMENTS, Settings
 from millpond.lab.figures import STYLES, draw
 from millpond.lab.results import CACHING, JOINING, Row, average, write_csv
 from millpond.lab.simulate import cache_player, join_player
-from millpond.lab.workloads import REAL_LENGTH, REAL_MODEL, SYNTHETIC, read_keys, real
+from millpond.lab.workloads import REAL_LENGTH, REAL_MODEL, SYNTHETIC, load_real, read_keys
 from millpond.policies.registry import Use, policy_names
 
 JOIN_POLICIES, CACHE_POLICIES = policy_names(Use.LAB_JOIN), policy_names(Use.LAB_CACHE)
@@ -26,7 +26,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def rows_of(name: str, count: int) -> list[Row]:
-    """The first rows of the quick experiment, which are enough to look at."""
+    """The first rows of the quick experiment."""
     planned = EXPERIMENTS[name](Settings(quick=True))
     rows = []
     for row in planned.rows:
@@ -38,7 +38,7 @@ def rows_of(name: str, count: int) -> list[Row]:
 
 
 @pytest.mark.parametrize("name", ["fig6", "fig14", "fig15", "fig17", "fig18"])
-def test_an_experiment_gives_as_many_rows_as_it_says_and_a_picture(name: str) -> None:
+def test_an_experiment_gives_the_announced_number_of_rows_and_a_figure(name: str) -> None:
     planned = EXPERIMENTS[name](Settings(quick=True))
     rows = list(planned.rows)
     assert len(rows) == planned.total
@@ -89,16 +89,14 @@ def test_every_cache_policy_plays(policy: str) -> None:
 def test_every_join_policy_plays(policy: str) -> None:
     work = SYNTHETIC["TOWER"]()
     r, s = work.streams(1, 0, 300)
-    least = 0 if policy == "lfu" else 1  # which never lets a new tuple prove itself
+    least = 0 if policy == "lfu" else 1  # LFU evicts every new tuple
     assert least <= join_player(policy, work, 4)(r, s, 0) <= join_player("opt", work, 4)(r, s, 0)
 
 
 # --- the command -----------------------------------------------------------------------------------
 
 
-def test_lab_cache_writes_a_table_and_two_pictures(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lab_cache_writes_a_table_and_two_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = tmp_path / "keys.gz"
     trace.write_bytes(gzip.compress(b"\n".join(b"%d" % (i % 7) for i in range(300)) + b"\n\n*\n"))
     out = tmp_path / "out"
@@ -150,10 +148,10 @@ def test_lab_join_identifies_the_streams(tmp_path: Path) -> None:
     "arguments, message",
     [
         (["fig99"], "invalid choice"),
-        (["fig8", "--trace", "x"], "--trace means nothing to fig8"),
+        (["fig8", "--trace", "x"], "fig8 does not use --trace"),
         (["cache"], "give --trace FILE"),
         (["cache", "--trace", "no/such/file"], "cannot read the trace"),
-        (["cache", "--trace", "EMPTY"], "holds no key"),
+        (["cache", "--trace", "EMPTY"], "has no keys"),
         (["cache", "--trace", "KEYS", "--sizes", "0"], "not a list of memory sizes"),
         (["cache", "--trace", "KEYS", "--sizes", "ten"], "not a list of memory sizes"),
         (["cache", "--trace", "KEYS", "--policies", "lrú"], "there is no policy"),
@@ -161,10 +159,10 @@ def test_lab_join_identifies_the_streams(tmp_path: Path) -> None:
         (["join", "--r", "KEYS"], "give --r FILE and --s FILE"),
         (["join", "--r", "KEYS", "--s", "KEYS"], "no model fits the streams"),
         (["fig13", "--real", "BROKEN"], "without a number after its last comma"),
-        (["fig6", "--seed", "-1"], "a seed is not negative"),
+        (["fig6", "--seed", "-1"], "--seed must not be negative"),
     ],
 )
-def test_what_cannot_be_run_is_refused_in_a_line(
+def test_bad_arguments_are_refused_in_one_line(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = {"EMPTY": "\n", "KEYS": "a\nb\na\n", "BROKEN": "Date,Temperature\n1981-01-01,warm\n"}
@@ -180,7 +178,7 @@ def test_what_cannot_be_run_is_refused_in_a_line(
 def test_an_output_that_is_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert main(["lab", "fig6", "--output", str(tmp_path / "file")]) == 2
-    assert "cannot make the directory" in capsys.readouterr().err
+    assert "cannot create the directory" in capsys.readouterr().err
 
 
 # --- files -----------------------------------------------------------------------------------------
@@ -196,13 +194,13 @@ def test_traces_are_integers_words_or_temperatures(tmp_path: Path) -> None:
     assert read_keys(path).tolist() == [207, 179]
 
 
-def test_real_is_drawn_from_the_published_model_where_no_file_is_given() -> None:
-    keys = real(None, 1)
+def test_real_without_a_file_is_drawn_from_the_published_model() -> None:
+    keys = load_real(None, 1)
     assert len(keys) == REAL_LENGTH
-    assert keys.tolist() == real(None, 1).tolist() != real(None, 2).tolist()
+    assert keys.tolist() == load_real(None, 1).tolist() != load_real(None, 2).tolist()
     assert keys.mean() == pytest.approx(REAL_MODEL.long_run_mean, abs=10)
 
 
-def test_numbers_are_written_as_short_as_they_are(tmp_path: Path) -> None:
+def test_numbers_are_written_in_their_shortest_form(tmp_path: Path) -> None:
     write_csv([Row("e", "c", "p", 10, 0, 3.0), Row("e", "c", "p", 2.5, 1, 1 / 3)], tmp_path / "t.csv")
     assert (tmp_path / "t.csv").read_text().splitlines()[1:] == ["e,c,p,10,0,3", "e,c,p,2.5,1,0.333333333"]

@@ -1,7 +1,7 @@
-"""What ``--quick`` runs is a small part of the paper's size, in every experiment.
+"""``--quick`` runs a small part of every experiment.
 
-Speed depends on the machine; the work does not.  So what is held here is how many steps are judged, over all
-runs and policies, and how many FlowExpect plans, each of which costs as much as a hundred others.
+Speed depends on the machine, the amount of work does not.  So these tests limit the number of steps over all
+runs and policies, and the number of FlowExpect's steps, each of which costs as much as a hundred others.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from millpond.lab.command import FIGURES
 from millpond.lab.experiments import EXPERIMENTS, Settings
 from millpond.lab.simulate import JoinPlayer
 from millpond.lab.workloads import REAL_LENGTH, SYNTHETIC, Workload
-from millpond.models.arrays import Ints
-from millpond.models.stretches import stretches
+from millpond.models.array_types import Ints
+from millpond.models.segments import split_into_segments
 
-# Steps that policies judge in all runs together; FlowExpect plans each of its own.
+# The most steps of all policies and runs together, and of FlowExpect.
 MOST_STEPS = 150_000
 MOST_PLANNED = 10_000
 
 
-def counted_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """The steps that each policy would judge in the quick experiment, none of which is simulated."""
+def count_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """The number of steps of each policy in the quick experiment, without simulating them."""
     steps: dict[str, int] = {}
 
     def count(policy: str, r: Ints) -> None:
@@ -61,7 +61,7 @@ def counted_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_quick_experiment_is_small(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = counted_steps(name, monkeypatch)
+    steps = count_steps(name, monkeypatch)
     assert sum(steps.values()) <= MOST_STEPS
     assert steps.get("flowexpect", 0) <= MOST_PLANNED
     assert bool(steps) == (name not in ("fig6", "fig15"))  # which show scores and simulate nothing
@@ -84,10 +84,10 @@ def test_a_quick_run_reads_a_part_of_a_long_file(
 
     def noted(values: Ints) -> object:
         lengths.append(len(values))
-        return stretches(values)
+        return split_into_segments(values)
 
-    monkeypatch.setattr(experiments, "stretches", noted)
-    monkeypatch.setattr("millpond.models.stretches.stretches", noted)
+    monkeypatch.setattr(experiments, "split_into_segments", noted)
+    monkeypatch.setattr("millpond.models.segments.split_into_segments", noted)
     for file, values in zip("rs", SYNTHETIC["TOWER"]().streams(1, 0, 2000), strict=True):
         (tmp_path / file).write_text("\n".join(map(str, values)))
     files = ["--trace", str(tmp_path / "r")]

@@ -1,4 +1,4 @@
-"""Identification: the right kind, close parameters, a restart when the stream changes, bounded state."""
+"""Identification: the right kind, close parameters, detected changes, bounded state."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_change_of_the_stream_restarts_the_choice(before: str, after: str) -> 
     assert identifier.found is not None and identifier.found.kind == STREAMS[after][0]
 
 
-def test_what_is_remembered_is_bounded_and_survives_a_restart() -> None:
+def test_the_state_is_bounded_and_can_be_restored() -> None:
     stream = STREAMS["temperatures"][1].sample(np.random.default_rng(3), 12_345)
     one, other = Identifier(), Identifier()
     one.observe(stream[:10_000])
@@ -77,7 +77,7 @@ def test_what_is_remembered_is_bounded_and_survives_a_restart() -> None:
     assert one.state() == other.state()
 
 
-def test_batches_do_not_matter() -> None:
+def test_the_result_does_not_depend_on_batches() -> None:
     stream = STREAMS["uniform noise"][1].sample(np.random.default_rng(4), 1234)
     whole, parts = Identifier(), Identifier()
     whole.observe(stream)
@@ -86,7 +86,7 @@ def test_batches_do_not_matter() -> None:
     assert whole.state() == parts.state()
 
 
-def test_too_little_or_too_wide_is_left_open() -> None:
+def test_too_few_or_too_wide_values_have_no_model() -> None:
     assert identify(np.arange(10)) is None
     assert identify(np.random.default_rng(1).integers(0, 1 << 40, 500)) is None
 

@@ -1,8 +1,7 @@
-"""Models: chances that sum to one, agree with enumeration and with what is drawn."""
+"""Models: probabilities sum to one, and agree with enumeration and with samples."""
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from itertools import pairwise, product
 
@@ -10,8 +9,7 @@ import numpy as np
 import pytest
 
 from millpond.models.chains import AutoRegressive, Walk
-from millpond.models.codec import from_json, to_json
-from millpond.models.models import Model, Offline, Past, Scripted, Stationary, Trend
+from millpond.models.models import Model, Offline, Past, Stationary, Trend
 from millpond.models.noise import Noise
 
 STEPS = Noise.of({-1: 0.2, 0: 0.5, 2: 0.3})
@@ -41,7 +39,7 @@ def test_chances_of_a_step_sum_to_one(model: Model) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
-def test_what_is_drawn_follows_the_chances(model: Model) -> None:
+def test_samples_follow_the_probabilities(model: Model) -> None:
     rng = np.random.default_rng(5)
     streams = np.array([model.sample(rng, 6) for _ in range(4000)])
     for last in np.unique(streams[:, 2])[:3]:
@@ -96,20 +94,11 @@ def test_a_trend_leaves_a_value_when_its_noise_no_longer_reaches_it(slope: Fract
         assert int(model.leaves(np.array([value]))[0]) == reached.max() + 1
 
 
-def test_offline_knows_the_future_and_nothing_beyond() -> None:
+def test_offline_knows_its_values_and_nothing_after_them() -> None:
     model = Offline(np.array([5, 6, 5]))
     assert model.chances(np.array([5, 6]), 3, Past(0)).tolist() == [[0, 1], [1, 0], [0, 0]]
     with pytest.raises(TypeError, match="does not repeat"):
         model.place(np.array([0]), np.array([0]))
-
-
-@pytest.mark.parametrize("name", [*MODELS, "offline", "scripted"])
-def test_a_model_survives_json(name: str) -> None:
-    known = {"offline": Offline(np.array([5, 6, 5])), "scripted": Scripted((STEPS, Noise.point(3), STEPS))}
-    model = (MODELS | known)[name]
-    again = from_json(json.loads(json.dumps(to_json(model))))
-    values = np.arange(-30, 60)
-    assert model.chances(values, 2, Past(0, 3)).tolist() == again.chances(values, 2, Past(0, 3)).tolist()
 
 
 def test_an_ar1_model_too_wide_for_its_table_says_what_to_do() -> None:

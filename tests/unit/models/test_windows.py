@@ -8,18 +8,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from millpond.models import windows
-from millpond.models.arrays import integers
-from millpond.models.benefit import estimated_benefit
+from millpond.models.array_types import integers
 from millpond.models.chains import AutoRegressive, Walk
 from millpond.models.lifetime import Exponential
 from millpond.models.models import Model, Past, Stationary
 from millpond.models.noise import Noise
-from millpond.models.windows import window_table
-from millpond.policies.baselines import Life, Prob
-from millpond.policies.heeb import Windowed, joining
+from millpond.policies.heeb import heeb_for_joining
 from millpond.policies.policy import Candidates, Policy, R
+from millpond.policies.prob import Life, Prob
 from millpond.policies.store import NEVER, JoinStore
+from tests.support.reference import window_tables
+from tests.support.reference.benefit import estimated_benefit
+from tests.support.reference.window_tables import WindowedHeeb, window_table
 from tests.unit.models.test_models import MODELS
 
 PASTS = [Past(0, 0), Past(7, 13), Past(1_000_003, -4)]
@@ -39,7 +39,7 @@ def test_tables_equal_the_defining_sum_cut_at_the_window(model: Model, alpha: fl
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
-def test_a_window_that_never_ends_cuts_nothing(model: Model) -> None:
+def test_a_window_without_end_changes_no_score(model: Model) -> None:
     table = window_table(model, 3.0, NEVER)
     values = np.arange(-30, 60)
     found = table.look_up(values, 5, 2, np.full(90, NEVER))
@@ -54,7 +54,7 @@ def candidates(values: list[int], ends: list[int]) -> Candidates:
 @pytest.mark.parametrize("alpha", [1.0, 3.0, 10.0])
 def test_the_example_of_section_7(alpha: float) -> None:
     partner = Stationary(Noise.of({1: 0.5, 2: 0.49, 3: 0.01}))
-    policy = Windowed(partner, partner, alpha, 51)
+    policy = WindowedHeeb(partner, partner, alpha, 51)
     now = 100
     x = candidates([1, 2, 3], [now + 2, now + 51, now + 52])  # remaining lifetimes 1, 50 and 51
     scores = policy.scores(now, x)
@@ -77,16 +77,16 @@ def found_in_windows(policy: Policy, model: Model, window: int, size: int) -> in
     [lambda: Stationary(Noise.normal(8.0)), lambda: AutoRegressive(5.0, 0.9, 3.0)],
     ids=["stationary", "ar1"],
 )
-def test_a_score_that_ends_with_the_window_finds_more(make: Callable[[], Model]) -> None:
+def test_scores_that_end_with_the_window_find_more_results(make: Callable[[], Model]) -> None:
     model, window, size = make(), 30, 10
-    own = found_in_windows(Windowed(model, model, 10.0, window), model, window, size)
-    others: list[Policy] = [joining(model, model, 10.0), Prob(), Life()]
+    own = found_in_windows(WindowedHeeb(model, model, 10.0, window), model, window, size)
+    others: list[Policy] = [heeb_for_joining(model, model, 10.0), Prob(), Life()]
     assert own > 1.02 * max(found_in_windows(other, model, window, size) for other in others)
 
 
-def test_a_policy_goes_on_from_its_state() -> None:
+def test_a_policy_continues_from_its_saved_state() -> None:
     model = Walk.normal(1.0)
-    first, second = Windowed(model, model, 5.0, 20), Windowed(model, model, 5.0, 20)
+    first, second = WindowedHeeb(model, model, 5.0, 20), WindowedHeeb(model, model, 5.0, 20)
     first.observe(3, integers(7), integers(-2))
     second.load(json.loads(json.dumps(first.state())))
     x = candidates([5, 6, -3], [10, 9, 6])
@@ -96,4 +96,4 @@ def test_a_policy_goes_on_from_its_state() -> None:
 def test_tables_that_would_be_too_large_are_refused() -> None:
     with pytest.raises(ValueError, match="take a shorter one"):
         window_table(AutoRegressive(55.9, 0.72, 42.2), 1000.0, 1000)
-    assert windows.LARGEST < 1 << 30
+    assert window_tables.LARGEST < 1 << 30

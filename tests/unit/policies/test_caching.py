@@ -10,19 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.models.arrays import Ints, integers
+from millpond.models.array_types import Ints, integers
 from millpond.models.chains import AutoRegressive
-from millpond.models.scores import heeb_table
-from millpond.policies.arc import arc_cache
-from millpond.policies.baselines import Fifo, Lfu, Lru, LruK, NextUse, Prob
-from millpond.policies.heeb import caching, next_step, next_step_table
-from millpond.policies.kernels import cache_loop
+from millpond.models.score_tables import heeb_table
+from millpond.policies.arc import run_arc
+from millpond.policies.fifo import Fifo
+from millpond.policies.heeb import heeb_for_caching, next_step_policy, next_step_table
 from millpond.policies.kernels.cache_loop import run_cache
-from millpond.policies.kernels.join_loop import Placed
-from millpond.policies.offline import best_join
+from millpond.policies.kernels.kinds import CacheScore
+from millpond.policies.kernels.score_lookup import align_tables
+from millpond.policies.lfd import Lfd
+from millpond.policies.lfu import Lfu
+from millpond.policies.lru import Lru, LruK
+from millpond.policies.opt_offline import plan_join
 from millpond.policies.policy import Policy
-from millpond.policies.reduction import Reduced, as_join
+from millpond.policies.prob import Prob
 from millpond.policies.store import CacheStore, JoinStore
+from tests.support.reference.caching_as_joining import ReducedPolicy, reduce_to_join
 
 MODEL = AutoRegressive(4.0, 0.6, 3.0)
 KEYS = st.lists(st.integers(0, 5), min_size=1, max_size=40).map(np.array)
@@ -33,30 +37,30 @@ def by_store(policy: Policy, keys: Ints, size: int) -> list[bool]:
     return [store.refer(t, int(key)) for t, key in enumerate(keys)]
 
 
-PAIRS: dict[int, Callable[[Ints], Policy]] = {
-    cache_loop.LRU: lambda keys: Lru(),
-    cache_loop.FIFO: lambda keys: Fifo(),
-    cache_loop.LFU: lambda keys: Prob(),
-    cache_loop.LRU_K: lambda keys: LruK(2),
-    cache_loop.NEXT_USE: NextUse,
-    cache_loop.CACHED_LFU: lambda keys: Lfu(),
+PAIRS: dict[CacheScore, Callable[[Ints], Policy]] = {
+    CacheScore.LRU: lambda keys: Lru(),
+    CacheScore.FIFO: lambda keys: Fifo(),
+    CacheScore.LFU: lambda keys: Prob(),
+    CacheScore.LRU_K: lambda keys: LruK(2),
+    CacheScore.NEXT_USE: Lfd,
+    CacheScore.CACHED_LFU: lambda keys: Lfu(),
 }
 
 
 @settings(deadline=None)
 @given(KEYS, st.integers(1, 5), st.sampled_from(sorted(PAIRS)))
-def test_compiled_loops_are_the_store_under_the_policy(keys: Ints, size: int, kind: int) -> None:
+def test_compiled_loops_equal_the_store(keys: Ints, size: int, kind: CacheScore) -> None:
     assert run_cache(keys, size, kind).tolist() == by_store(PAIRS[kind](keys), keys, size)
 
 
 @pytest.mark.parametrize("size", [2, 6])
-def test_compiled_tables_are_the_store_under_heeb_and_a_o(size: int) -> None:
+def test_compiled_tables_equal_the_store_under_heeb_and_a_o(size: int) -> None:
     keys = MODEL.sample(np.random.default_rng(1), 400)
     for table, policy in (
-        (heeb_table(MODEL, 4.0, caching=True), caching(MODEL, 4.0)),
-        (next_step_table(MODEL), next_step(MODEL)),
+        (heeb_table(MODEL, 4.0, caching=True), heeb_for_caching(MODEL, 4.0)),
+        (next_step_table(MODEL), next_step_policy(MODEL)),
     ):
-        hits = run_cache(keys, size, cache_loop.TABLE, Placed.of((table,), keys))
+        hits = run_cache(keys, size, CacheScore.TABLE, align_tables((table,), keys))
         assert hits.tolist() == by_store(policy, keys, size)
 
 
@@ -78,18 +82,18 @@ def most_hits(keys: Ints, size: int) -> int:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=10).map(np.array), st.integers(1, 3))
 def test_longest_forward_distance_with_bypass_is_optimal(keys: Ints, size: int) -> None:
-    assert run_cache(keys, size, cache_loop.NEXT_USE).sum() == most_hits(keys, size)
+    assert run_cache(keys, size, CacheScore.NEXT_USE).sum() == most_hits(keys, size)
 
 
 @settings(max_examples=60, deadline=None)
 @given(KEYS, st.integers(1, 5))
 def test_no_policy_hits_more_than_the_optimum(keys: Ints, size: int) -> None:
-    best = run_cache(keys, size, cache_loop.NEXT_USE).sum()
-    for kind in (*PAIRS, cache_loop.RANDOM):
+    best = run_cache(keys, size, CacheScore.NEXT_USE).sum()
+    for kind in (*PAIRS, CacheScore.RANDOM):
         assert run_cache(keys, size, kind).sum() <= best
-    table = Placed.of((heeb_table(MODEL, 3.0, caching=True),), keys)
-    assert run_cache(keys, size, cache_loop.TABLE, table).sum() <= best
-    assert arc_cache(keys, size).sum() <= best
+    table = align_tables((heeb_table(MODEL, 3.0, caching=True),), keys)
+    assert run_cache(keys, size, CacheScore.TABLE, table).sum() <= best
+    assert run_arc(keys, size).sum() <= best
 
 
 @settings(max_examples=60, deadline=None)
@@ -98,16 +102,16 @@ def test_theorem_1_hits_are_results_of_the_reduced_join(keys: Ints, size: int, n
     make: dict[str, Callable[[], Policy]] = {
         "lru": Lru,
         "lfu": Prob,
-        "lfd": lambda: NextUse(keys),
-        "heeb": lambda: caching(MODEL, 3.0),
+        "lfd": lambda: Lfd(keys),
+        "heeb": lambda: heeb_for_caching(MODEL, 3.0),
     }
-    r, s = as_join(keys)
-    store = JoinStore(size, Reduced(make[name](), keys))
+    r, s = reduce_to_join(keys)
+    store = JoinStore(size, ReducedPolicy(make[name](), keys))
     results = [store.step(t, integers(r[t]), integers(s[t])) for t in range(len(keys))]
     assert results == [int(hit) for hit in by_store(make[name](), keys, size)]
 
 
 @settings(max_examples=40, deadline=None)
 @given(KEYS, st.integers(1, 5))
-def test_the_optimum_of_the_reduced_join_is_that_of_the_cache(keys: Ints, size: int) -> None:
-    assert best_join(*as_join(keys), size).results == run_cache(keys, size, cache_loop.NEXT_USE).sum()
+def test_the_optimum_of_the_reduced_join_equals_that_of_the_cache(keys: Ints, size: int) -> None:
+    assert plan_join(*reduce_to_join(keys), size).results == run_cache(keys, size, CacheScore.NEXT_USE).sum()

@@ -1,4 +1,4 @@
-"""Joining: compiled loops mean what the store says, and no policy finds more than OPT-offline."""
+"""Joining: compiled loops equal the store, and no policy finds more than OPT-offline."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from millpond.lab.workloads import SYNTHETIC, Workload
-from millpond.models.arrays import Ints, integers
+from millpond.models.array_types import Ints, integers
 from millpond.models.lifetime import ObservedLifetime, alpha_for
-from millpond.models.scores import heeb_table
-from millpond.policies.baselines import Fifo, Lfu, Life, Lru, Planned, Prob, Random
-from millpond.policies.heeb import LIFETIMES, Adaptive, joining
-from millpond.policies.kernels import join_loop
-from millpond.policies.kernels.join_loop import JoinTrace, Placed, run_join
-from millpond.policies.offline import best_join, matches
+from millpond.models.score_tables import heeb_table
+from millpond.policies.fifo import Fifo
+from millpond.policies.heeb import LIFETIMES, AdaptiveHeeb, heeb_for_joining
+from millpond.policies.kernels.join_loop import JoinTrace, run_join
+from millpond.policies.kernels.kinds import JoinScore
+from millpond.policies.kernels.score_lookup import align_tables
+from millpond.policies.lfu import Lfu
+from millpond.policies.lru import Lru
+from millpond.policies.opt_offline import PlannedEviction, find_matches, plan_join
 from millpond.policies.policy import Policy
-from millpond.policies.rehearse import heeb_way, rehearse
+from millpond.policies.prob import Life, Prob
+from millpond.policies.rand import RandomEviction
+from millpond.policies.rehearse.join import heeb_join_tables, rehearse
 from millpond.policies.store import NEVER, JoinStore
 
 Streams = tuple[Ints, Ints]
@@ -43,26 +48,26 @@ def by_store(
 
 @pytest.mark.parametrize("size", [1, 4, 10])
 @pytest.mark.parametrize("make", SYNTHETIC.values(), ids=SYNTHETIC.keys())
-def test_compiled_heeb_is_the_store_under_heeb(make: Callable[[], Workload], size: int) -> None:
+def test_compiled_heeb_equals_the_store_under_heeb(make: Callable[[], Workload], size: int) -> None:
     work = make()
     r, s = work.streams(1, 0, 300)
     alpha = work.alpha(size)
-    trace = run_join(r, s, size, join_loop.TABLE, heeb_way(work.r, work.s, alpha).placed(r, s))
-    assert trace.results.tolist() == by_store(joining(work.r, work.s, alpha), (r, s), size)
+    trace = run_join(r, s, size, JoinScore.TABLE, heeb_join_tables(work.r, work.s, alpha).align(r, s))
+    assert trace.results.tolist() == by_store(heeb_for_joining(work.r, work.s, alpha), (r, s), size)
 
 
-BASELINES: dict[int, Callable[[], Policy]] = {
-    join_loop.PROB: Prob,
-    join_loop.LIFE: Life,
-    join_loop.FIFO: Fifo,
-    join_loop.LRU: Lru,
-    join_loop.LFU: Lfu,
+BASELINES: dict[JoinScore, Callable[[], Policy]] = {
+    JoinScore.PROB: Prob,
+    JoinScore.LIFE: Life,
+    JoinScore.FIFO: Fifo,
+    JoinScore.LRU: Lru,
+    JoinScore.LFU: Lfu,
 }
 
 
 @pytest.mark.parametrize("windows", [False, True], ids=["no windows", "windows"])
 @pytest.mark.parametrize("kind", BASELINES)
-def test_compiled_baselines_are_the_store_under_them(kind: int, windows: bool) -> None:
+def test_compiled_baselines_equal_the_store(kind: JoinScore, windows: bool) -> None:
     work = SYNTHETIC["ROOF"]()
     r, s = work.streams(1, 0, 300)
     leaves = work.leaves(r, s) if windows else None
@@ -70,35 +75,36 @@ def test_compiled_baselines_are_the_store_under_them(kind: int, windows: bool) -
     assert trace.results.tolist() == by_store(BASELINES[kind](), (r, s), 6, leaves)
 
 
-def test_random_discards_find_alike_in_the_loop_and_the_store() -> None:
+def test_random_eviction_finds_about_as_much_in_the_loop_as_in_the_store() -> None:
     work = SYNTHETIC["TOWER"]()
     r, s = work.streams(1, 0, 3000)
     leaves = work.leaves(r, s)
-    fast = run_join(r, s, 10, join_loop.RANDOM, leaves=leaves, seed=3).results.sum()
-    slow = sum(by_store(Random(3), (r, s), 10, leaves))
+    fast = run_join(r, s, 10, JoinScore.RANDOM, leaves=leaves, seed=3).results.sum()
+    slow = sum(by_store(RandomEviction(3), (r, s), 10, leaves))
     assert abs(fast - slow) < 0.05 * slow
 
 
-def test_compiled_adaptive_heeb_is_the_store_under_it() -> None:
+def test_compiled_adaptive_heeb_equals_the_store() -> None:
     work = SYNTHETIC["FLOOR"]()
     r, s = work.streams(1, 0, 400)
     lives = np.array(LIFETIMES[:12])
     tables = tuple(
-        Placed.of(tuple(heeb_table(model, alpha_for(life)) for life in lives), stream)
+        align_tables(tuple(heeb_table(model, alpha_for(life)) for life in lives), stream)
         for model, stream in ((work.s, s), (work.r, r))
     )
-    trace = run_join(r, s, 5, join_loop.TABLE, (tables[0], tables[1]), lifetimes=lives, memory=30.0)
-    policy = Adaptive(work.r, work.s, ObservedLifetime(lives[0], 30.0), LIFETIMES[:12])
+    trace = run_join(r, s, 5, JoinScore.TABLE, (tables[0], tables[1]), lifetimes=lives, memory=30.0)
+    policy = AdaptiveHeeb(work.r, work.s, ObservedLifetime(lives[0], 30.0), LIFETIMES[:12])
     found = by_store(policy, (r, s), 5)
-    # The loop averages discards one by one, the store those of a step together: the same up to rounding.
+    # The loop averages evictions one by one, the store those of a step together, so they differ slightly.
     assert abs(trace.results.sum() - sum(found)) <= 0.03 * sum(found)
     assert len(set(trace.choices.tolist())) > 1
 
 
 @pytest.mark.parametrize(
-    "policy", [Random(1), Prob(), Life(), joining(SYNTHETIC["WALK"]().r, SYNTHETIC["WALK"]().s, 3.0)]
+    "policy",
+    [RandomEviction(1), Prob(), Life(), heeb_for_joining(SYNTHETIC["WALK"]().r, SYNTHETIC["WALK"]().s, 3.0)],
 )
-def test_a_policy_goes_on_from_its_state(policy: Policy) -> None:
+def test_a_policy_continues_from_its_saved_state(policy: Policy) -> None:
     work = SYNTHETIC["WALK"]()
     r, s = work.streams(1, 0, 60)
     store = JoinStore(5, policy)
@@ -133,7 +139,7 @@ def exhaustive(r: Ints, s: Ints, size: int, warm_up: int) -> int:
 
 def linear_program(r: Ints, s: Ints, size: int, warm_up: int) -> float:
     """The most results by an LP: whether each tuple stays until each match; prefixes; slots at every step."""
-    owner, arrived, when = matches(r, s)
+    owner, arrived, when = find_matches(r, s)
     count = len(owner)
     if not count:
         return 0.0
@@ -160,39 +166,39 @@ def test_opt_offline_equals_exhaustive_search_and_an_lp(
     pairs: list[tuple[int, int]], size: int, warm: int
 ) -> None:
     r, s = np.array(pairs).T
-    plan = best_join(r, s, size, warm)
+    plan = plan_join(r, s, size, warm)
     assert plan.results == exhaustive(r, s, size, warm)
     assert plan.results == pytest.approx(linear_program(r, s, size, warm), abs=1e-6)
 
 
 @pytest.mark.parametrize("size", [2, 5, 9])
 @pytest.mark.parametrize("name", SYNTHETIC)
-def test_opt_offline_equals_an_lp_where_slots_must_take_turns(name: str, size: int) -> None:
+def test_opt_offline_equals_an_lp_on_longer_streams(name: str, size: int) -> None:
     for run in range(3):
         r, s = SYNTHETIC[name]().streams(11, run, 120)
         expected = linear_program(r, s, size, 20)
-        assert best_join(r, s, size, 20).results == pytest.approx(expected, abs=1e-6)
+        assert plan_join(r, s, size, 20).results == pytest.approx(expected, abs=1e-6)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(sorted(SYNTHETIC)), st.integers(0, 1000), st.integers(1, 12))
-def test_opt_s_plan_finds_what_it_promises_and_nobody_finds_more(name: str, run: int, size: int) -> None:
+def test_the_plan_of_opt_keeps_its_promise_and_no_policy_finds_more(name: str, run: int, size: int) -> None:
     work = SYNTHETIC[name]()
     r, s = work.streams(7, run, 150)
     warm = 2 * size
-    plan = best_join(r, s, size, warm)
-    replayed = run_join(r, s, size, join_loop.PLAN, plan=(plan.r_until, plan.s_until))
+    plan = plan_join(r, s, size, warm)
+    replayed = run_join(r, s, size, JoinScore.PLAN, leaves=(plan.r_until, plan.s_until))
     assert replayed.total(warm) == plan.results
-    assert sum(by_store(Planned(plan.r_until, plan.s_until), (r, s), size)[warm:]) == plan.results
+    assert sum(by_store(PlannedEviction(plan), (r, s), size)[warm:]) == plan.results
     leaves = work.leaves(r, s)
-    for kind in (*BASELINES, join_loop.RANDOM):
+    for kind in (*BASELINES, JoinScore.RANDOM):
         assert run_join(r, s, size, kind, leaves=leaves).total(warm) <= plan.results
-    tables = heeb_way(work.r, work.s, work.alpha(size)).placed(r, s)
-    assert run_join(r, s, size, join_loop.TABLE, tables).total(warm) <= plan.results
+    tables = heeb_join_tables(work.r, work.s, work.alpha(size)).align(r, s)
+    assert run_join(r, s, size, JoinScore.TABLE, tables).total(warm) <= plan.results
 
 
 def test_one_step_has_no_results() -> None:
-    assert best_join(np.array([1]), np.array([1]), 2).results == 0
+    assert plan_join(np.array([1]), np.array([1]), 2).results == 0
 
 
 # --- rehearsal -------------------------------------------------------------------------------------
@@ -205,7 +211,7 @@ def test_rehearsal_beats_heeb_where_its_lifetime_is_wrong() -> None:
     assert found.results[found.chosen.name] > 1.08 * found.results[published]
 
 
-def test_a_rehearsal_does_not_play_what_is_played_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rehearsal_does_not_use_the_streams_of_the_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
     work = SYNTHETIC["TOWER"]()
     played: list[list[int]] = []
     real = run_join
@@ -214,7 +220,7 @@ def test_a_rehearsal_does_not_play_what_is_played_afterwards(monkeypatch: pytest
         played.append(r[:50].tolist())
         return real(r, s, *rest)
 
-    monkeypatch.setattr("millpond.policies.rehearse.run_join", noted)
+    monkeypatch.setattr("millpond.policies.rehearse.join.run_join", noted)
     rehearse(work.r, work.s, 3, work.alpha(3), runs=4, steps=100, seed=1)
     assert played
     for run in range(4):

@@ -35,7 +35,7 @@ def test_joins_on_a_budget_accept_their_policies(name: str) -> None:
 def test_an_unknown_policy_is_refused_with_those_there_are() -> None:
     with pytest.raises(MillpondError, match="there is no policy 'best'") as refused:
         PolicyChoice("best")
-    assert "auto, rand, prob" in str(refused.value.remedy)
+    assert "auto, heeb, prob" in str(refused.value.remedy)
 
 
 @pytest.mark.parametrize("name", policy_names(Use.LOOKUP))

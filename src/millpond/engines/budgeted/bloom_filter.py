@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from millpond.models.arrays import Bools, Ints
+from millpond.models.array_types import Bools, Ints
 
 BITS_PER_TUPLE = 64  # of the budget
 MIN_BITS, MAX_BITS = 1 << 23, 1 << 27

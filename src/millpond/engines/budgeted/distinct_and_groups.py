@@ -15,7 +15,7 @@ import pyarrow as pa
 from millpond.engines.budgeted.bloom_filter import BloomFilter
 from millpond.engines.budgeted.missed_results import MissedEstimate
 from millpond.engines.budgeted.program import GroupProgram
-from millpond.models.arrays import Ints
+from millpond.models.array_types import Ints
 from millpond.runtime.duckdb import DuckDb
 
 

@@ -20,7 +20,7 @@ from millpond.engines.budgeted.missed_results import MissedEstimate
 from millpond.engines.budgeted.program import BudgetedProgram, BudgetedTermProgram, LeafProgram, SelectProgram
 from millpond.engines.budgeted.shard_budgets import ShardBudgets
 from millpond.engines.budgeted.tuple_scores import LevelScorer
-from millpond.models.arrays import Bools, Floats, Ints
+from millpond.models.array_types import Bools, Floats, Ints
 from millpond.policies.registry import PolicyChoice
 from millpond.runtime.duckdb import DuckDb
 

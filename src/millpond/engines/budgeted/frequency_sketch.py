@@ -8,7 +8,7 @@ from math import exp
 import numpy as np
 
 from millpond.engines.budgeted.hashing import hash_to_buckets
-from millpond.models.arrays import Floats, Ints
+from millpond.models.array_types import Floats, Ints
 
 
 class FrequencySketch:

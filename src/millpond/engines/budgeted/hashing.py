@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from millpond.models.arrays import Floats, Ints
+from millpond.models.array_types import Floats, Ints
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SIGN_OFFSET = np.uint64(0x632BE59BD9B4E019)

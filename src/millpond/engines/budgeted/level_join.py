@@ -17,7 +17,7 @@ from millpond.engines.budgeted.missed_results import (
 )
 from millpond.engines.budgeted.program import JoinKeyKind, LevelProgram, SideProgram
 from millpond.engines.budgeted.tuple_scores import COUNTERS, CandidateTuples, LevelScorer
-from millpond.models.arrays import Bools, Floats, Ints
+from millpond.models.array_types import Bools, Floats, Ints
 from millpond.runtime.duckdb import DuckDb
 
 # Size of the sample that represents the shed tuples, where the join is not an equality join.

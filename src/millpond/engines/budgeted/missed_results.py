@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from millpond.engines.budgeted.hashing import hash_to_buckets, hash_to_signs
-from millpond.models.arrays import Floats, Ints
+from millpond.models.array_types import Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import numpy as np
 
 from millpond.engines.budgeted.frequency_sketch import FrequencySketch
 from millpond.engines.budgeted.program import JoinKeyKind, LevelProgram
-from millpond.models.arrays import Floats, Ints
+from millpond.models.array_types import Floats, Ints
 from millpond.models.identify import REMEMBERED, Identifier
 from millpond.models.models import Model, Stationary
-from millpond.models.scores import heeb_table
+from millpond.models.score_tables import heeb_table
 from millpond.policies.registry import PolicyChoice
 
 # Frequencies decay over so many arrivals, or over so many times the budget if that is more.

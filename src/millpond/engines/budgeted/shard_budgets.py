@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.engines.budgeted.hashing import hash_to_buckets
-from millpond.models.arrays import Floats, Ints
+from millpond.models.array_types import Floats, Ints
 
 # The sample represents about so many tuples of the budget, and has at most so many keys.
 REPRESENTED_TUPLES = 4096

@@ -8,7 +8,7 @@ import numpy as np
 
 from millpond.engines.budgeted.partner_stream import PartnerStream
 from millpond.engines.budgeted.program import LevelProgram
-from millpond.models.arrays import Floats, Ints
+from millpond.models.array_types import Floats, Ints
 from millpond.models.models import Model
 from millpond.policies.heeb import published_alpha
 from millpond.policies.registry import PolicyChoice

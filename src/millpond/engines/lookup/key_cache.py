@@ -6,17 +6,24 @@ from typing import Protocol
 
 import numpy as np
 
-from millpond.models.arrays import Bools, Ints
+from millpond.models.array_types import Bools, Ints
 from millpond.models.identify import identify
 from millpond.models.models import Model
-from millpond.models.scores import ScoreTable, heeb_table
-from millpond.policies.kernels.cache_loop import LFU, LRU, TABLE
-from millpond.policies.kernels.join_loop import Placed, no_table
-from millpond.policies.kernels.ordered import FIFO, RANDOM, OrderedCache
-from millpond.policies.kernels.race import RaceCache
-from millpond.policies.kernels.shadow import REUSE, ShadowCaches, heeb_alphas, heeb_tables
+from millpond.models.score_tables import ScoreTable, heeb_table
+from millpond.policies.kernels.heap_cache import HeapCache
+from millpond.policies.kernels.kinds import CacheScore
+from millpond.policies.kernels.score_lookup import align_tables, no_tables
+from millpond.policies.rehearse.cache import heeb_alphas, heeb_tables
+from millpond.policies.rehearse.lru_lfu_race import RaceCache
+from millpond.policies.rehearse.shadow_caches import ShadowCaches
 
-_ORDERS = {"lru": LRU, "fifo": FIFO, "lfu": LFU, "prob": LFU, "rand": RANDOM}
+_ORDERS = {
+    "lru": CacheScore.LRU,
+    "fifo": CacheScore.FIFO,
+    "lfu": CacheScore.LFU,
+    "prob": CacheScore.LFU,
+    "rand": CacheScore.RANDOM,
+}
 # Up to this number of rows, `auto` is REHEARSE.  It scans the cache at every miss, so larger caches follow
 # the better one of LRU and LFU, which need no scan.
 MAX_REHEARSED = 1000
@@ -62,7 +69,7 @@ class KeyCache(Protocol):
 def create_key_cache(policy: str, size: int, numeric: bool, seed: int = 0) -> KeyCache:
     """A cache of ``size`` rows under a policy.  Only ``numeric`` keys can have a model."""
     if policy in _ORDERS:
-        return UnmodelledCache(OrderedCache(size, _ORDERS[policy], seed=seed))
+        return UnmodelledCache(HeapCache(size, _ORDERS[policy], seed=seed))
     if policy == "auto" and size > MAX_REHEARSED:
         return UnmodelledCache(RaceCache(size))
     return ModelledCache(size, policy != "heeb", online=numeric)
@@ -71,7 +78,7 @@ def create_key_cache(policy: str, size: int, numeric: bool, seed: int = 0) -> Ke
 class UnmodelledCache:
     """A cache whose policy does not use the values of the keys."""
 
-    def __init__(self, cache: OrderedCache | RaceCache) -> None:
+    def __init__(self, cache: HeapCache | RaceCache) -> None:
         self._cache = cache
 
     @property
@@ -113,10 +120,11 @@ class ModelledCache:
         self._last = np.empty(0, np.int64)
         self._next_identification = FIRST_IDENTIFICATION
         if not rehearsed:
-            self._caches = ShadowCaches(size, [LRU])
+            self._caches = ShadowCaches(size, [CacheScore.LRU])
         else:
             tabled = len(heeb_alphas(size))
-            self._caches = ShadowCaches(size, [TABLE] * tabled + [REUSE, LRU, LFU])
+            others = [CacheScore.REUSE, CacheScore.LRU, CacheScore.LFU]
+            self._caches = ShadowCaches(size, [CacheScore.TABLE] * tabled + others)
             self._caches.active[:tabled] = False
         if model is not None:
             self._use_model(model)
@@ -146,8 +154,8 @@ class ModelledCache:
         while len(codes):
             now = self._caches.now
             count = min(len(codes), self._next_identification - now) if self._online else len(codes)
-            placed = Placed.of(self._tables, values[:count], now) if self._tables else no_table()
-            found.append(self._caches.refer(codes[:count], values[:count], weights, placed)[0])
+            tables = align_tables(self._tables, values[:count], now) if self._tables else no_tables()
+            found.append(self._caches.refer(codes[:count], values[:count], weights, tables)[0])
             if self._online:
                 self._identify_model(values[:count])
             codes, values = codes[count:], values[count:]
@@ -168,7 +176,7 @@ class ModelledCache:
             self._use_model(found.model)
         elif not self._rehearsed:  # REHEARSE notices by itself when a model stops fitting
             self._tables = ()
-            self._caches.kinds = np.array([LRU], np.int64)
+            self._caches.kinds[:] = CacheScore.LRU
 
     def _use_model(self, model: Model) -> None:
         first = not self._tables
@@ -178,4 +186,4 @@ class ModelledCache:
                 self._caches.activate(range(len(self._tables)))
         else:
             self._tables = (heeb_table(model, float(self._size), caching=True),)
-            self._caches.kinds = np.array([TABLE], np.int64)
+            self._caches.kinds[:] = CacheScore.TABLE

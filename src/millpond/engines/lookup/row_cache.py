@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from millpond.engines.lookup.key_cache import KeyCache
 from millpond.engines.lookup.row_fetcher import RowFetcher
-from millpond.models.arrays import Bools, Ints
-from millpond.policies.kernels.ordered import grown
+from millpond.models.array_types import Bools, Ints
+from millpond.policies.kernels.growth import extend
 
 # Policies need statistics of keys that are not cached: of so many times the cache's size, or of this number
 # of keys if that is more.
@@ -127,8 +127,8 @@ class RowCache:
         return codes, np.asarray(columns[0], np.int64) if whole else codes
 
     def _grow(self, count: int) -> None:
-        self._first, self._count = grown(self._first, count, 0), grown(self._count, count, 0)
-        self._fetched, self._kept = grown(self._fetched, count, 0), grown(self._kept, count, 0)
+        self._first, self._count = extend(self._first, count, 0), extend(self._count, count, 0)
+        self._fetched, self._kept = extend(self._fetched, count, 0), extend(self._kept, count, 0)
 
     def _fetch(self, missing: Ints, keys: Sequence[pa.Array], now: float) -> None:
         """Fetch the rows of the missing keys, and add them to the table."""

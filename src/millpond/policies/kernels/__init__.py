@@ -1,1 +1,1 @@
-"""Compiled loops of the policies."""
+"""Loops of the policies that Numba compiles, with the arrays they work on as named tuples."""

@@ -1,41 +1,34 @@
-"""Caching under a budget, reference by reference, as machine code.
+"""The compiled loop of caching under scores that change between references: score tables and LFD.
 
-The fetched row need not be cached: under scores that look ahead it is a candidate like the cached ones, and
-the lowest goes.  The classic policies always take it in.  Of equal scores the least recently referenced goes.
-Keys are numbered 0, 1, … by :func:`numbered`.  :class:`millpond.policies.store.CacheStore` says the same in
-plain Python.  The classic policies are :mod:`millpond.policies.kernels.ordered`'s.
+Under these scores the fetched row is a candidate for eviction like the cached ones (bypass); of equal scores
+the least recently referenced row goes.  :class:`millpond.policies.store.CacheStore` defines the same in plain
+Python.  The classic policies run in :mod:`millpond.policies.kernels.heap_cache`.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from millpond.models.arrays import Bools, Floats, Ints
+from millpond.models.array_types import Bools, Ints
 from millpond.policies.kernels.compiled import compiled
-from millpond.policies.kernels.join_loop import Placed, _look_up, no_table
-from millpond.policies.kernels.ordered import CACHED_LFU, FIFO, LFU, LRU, LRU_K, RANDOM, OrderedCache
-
-# What a score is made of, where the order changes without a reference.
-TABLE, NEXT_USE = 0, 4
-__all__ = [
-    "CACHED_LFU",
-    "FIFO",
-    "LFU",
-    "LRU",
-    "LRU_K",
-    "NEXT_USE",
-    "RANDOM",
-    "TABLE",
-    "numbered",
-    "run_cache",
-]
-
-# The step of a reference that never comes.
-NEVER = 1 << 60
+from millpond.policies.kernels.heap_cache import HeapCache
+from millpond.policies.kernels.kinds import CacheScore
+from millpond.policies.kernels.score_lookup import AlignedTables, look_up_score, no_tables
+from millpond.policies.store import NEVER
 
 
-def numbered(keys: Ints) -> Ints:
-    """The keys as numbers from 0 on."""
+class _References(NamedTuple):
+    """The keys in order, their numbers from 0 on, and the step of the next reference to the same key."""
+
+    keys: Ints
+    codes: Ints
+    following: Ints
+
+
+def number_keys(keys: Ints) -> Ints:
+    """The keys replaced by numbers from 0 on."""
     return np.unique(keys, return_inverse=True)[1].astype(np.int64)
 
 
@@ -49,33 +42,31 @@ def next_uses(codes: Ints) -> Ints:
 
 
 def run_cache(
-    keys: Ints, size: int, kind: int, table: Placed | None = None, depth: int = 2, seed: int = 0
+    keys: Ints,
+    size: int,
+    kind: CacheScore,
+    table: AlignedTables | None = None,
+    depth: int = 2,
+    seed: int = 0,
 ) -> Bools:
-    """Which references are hits when the lowest scores of the given kind go.
-
-    LFU is perfect (it counts every reference ever seen), CACHED_LFU forgets a row with its eviction; LRU_K
-    ranks by the ``depth``-th last reference; NEXT_USE is the offline optimum, longest forward distance with
-    bypass.
-    """
-    codes = numbered(keys)
+    """Which references are hits when the lowest scores are evicted; ``depth`` is the k of LRU_K."""
+    codes = number_keys(keys)
     count = int(codes.max(initial=-1)) + 1
-    if kind not in (TABLE, NEXT_USE):
-        return OrderedCache(size, kind, depth, seed).refer(codes, np.ones(count, np.int64))
-    placed = table if table is not None else no_table()
-    if kind == TABLE and table is None:
-        raise ValueError("scores by table need a table")
-    following = next_uses(codes) if kind == NEXT_USE else np.zeros(1, np.int64)
-    return _loop(
-        np.ascontiguousarray(keys, np.int64), codes, count, size, kind == TABLE, following,
-        placed.scores[0], placed.factors[0], placed.shape, placed.row, placed.origin,
-    )  # fmt: skip
+    if kind not in (CacheScore.TABLE, CacheScore.NEXT_USE):
+        return HeapCache(size, kind, depth, seed).refer(codes, np.ones(count, np.int64))
+    if table is None:
+        if kind == CacheScore.TABLE:
+            raise ValueError("scores by table need a table")
+        table = no_tables()
+    following = next_uses(codes) if kind == CacheScore.NEXT_USE else np.zeros(1, np.int64)
+    references = _References(np.ascontiguousarray(keys, np.int64), codes, following)
+    return _run(references, count, size, kind == CacheScore.TABLE, table)
 
 
 @compiled
-def _loop(
-    keys: Ints, codes: Ints, count: int, size: int, tabled: bool, following: Ints,
-    scores: Floats, factors: Floats, shape: Ints, row: Ints, origin: Ints,
-) -> Bools:  # fmt: skip
+def _run(references: _References, count: int, size: int, by_table: bool, table: AlignedTables) -> Bools:
+    keys, codes, following = references.keys, references.codes, references.following
+    scores, factors = table.scores[0], table.factors[0]
     hits = np.zeros(len(keys), np.bool_)
     slot = np.full(count, -1, np.int64)
     held = np.empty(size + 1, np.int64)
@@ -87,7 +78,7 @@ def _loop(
         key = codes[t]
         used[key] = t
         value[key] = keys[t]
-        if not tabled:
+        if not by_table:
             due[key] = following[t]
         if slot[key] >= 0:
             hits[t] = True
@@ -101,8 +92,9 @@ def _loop(
         lowest = np.inf
         for i in range(filled):
             candidate = held[i]
-            if tabled:
-                score = _look_up(scores[row[t]], factors, shape, origin[t], value[candidate])
+            if by_table:
+                row = scores[table.row[t]]
+                score = look_up_score(row, factors, table.shape, table.origin[t], value[candidate])
             else:
                 score = -float(due[candidate])
             if score < lowest or (score == lowest and used[candidate] < used[held[worst]]):

@@ -1,31 +1,43 @@
-"""An indexed heap over numbered keys: the lowest score is on top, and any key's score may change.
-
-``held`` are the keys from the top, the first ``filled`` of them; ``place`` tells where a key stands, -1
-where it does not.  The score of a key is the pair of its ``major`` and its ``minor`` number.
-"""
+"""An indexed binary heap over numbered keys, for compiled loops: any key's score may change."""
 
 from __future__ import annotations
 
-from millpond.models.arrays import Ints
-from millpond.policies.kernels.compiled import compiled
+from typing import NamedTuple
+
+from millpond.models.array_types import Ints
+from millpond.policies.kernels.compiled import inlined
 
 
-@compiled
-def _below(a: int, b: int, major: Ints, minor: Ints) -> bool:
+class Heap(NamedTuple):
+    """The key with the lowest score is on top.  A score is the pair of ``major`` and ``minor``.
+
+    The functions below take the number of keys as ``filled``.
+    """
+
+    held: Ints  # the keys from the top; the first `filled` entries are in use
+    place: Ints  # by key: its index in `held`, or -1
+    major: Ints  # by key
+    minor: Ints  # by key
+
+
+@inlined
+def _is_below(a: int, b: int, heap: Heap) -> bool:
+    major, minor = heap.major, heap.minor
     return bool(major[a] < major[b] or (major[a] == major[b] and minor[a] < minor[b]))
 
 
-@compiled
-def sink(at: int, filled: int, held: Ints, place: Ints, major: Ints, minor: Ints) -> None:
-    """Move the key at a place down to where it belongs: its score has grown."""
+@inlined
+def sink(at: int, filled: int, heap: Heap) -> None:
+    """Move the key at an index down to its place: its score has grown."""
+    held, place = heap.held, heap.place
     key = held[at]
     while True:
         child = 2 * at + 1
         if child >= filled:
             break
-        if child + 1 < filled and _below(held[child + 1], held[child], major, minor):
+        if child + 1 < filled and _is_below(held[child + 1], held[child], heap):
             child += 1
-        if not _below(held[child], key, major, minor):
+        if not _is_below(held[child], key, heap):
             break
         held[at] = held[child]
         place[held[at]] = at
@@ -34,13 +46,14 @@ def sink(at: int, filled: int, held: Ints, place: Ints, major: Ints, minor: Ints
     place[key] = at
 
 
-@compiled
-def rise(at: int, held: Ints, place: Ints, major: Ints, minor: Ints) -> None:
-    """Move the key at a place up to where it belongs: its score has fallen."""
+@inlined
+def rise(at: int, heap: Heap) -> None:
+    """Move the key at an index up to its place: its score has fallen."""
+    held, place = heap.held, heap.place
     key = held[at]
     while at > 0:
         parent = (at - 1) // 2
-        if not _below(key, held[parent], major, minor):
+        if not _is_below(key, held[parent], heap):
             break
         held[at] = held[parent]
         place[held[at]] = at
@@ -49,17 +62,18 @@ def rise(at: int, held: Ints, place: Ints, major: Ints, minor: Ints) -> None:
     place[key] = at
 
 
-@compiled
-def push(key: int, filled: int, held: Ints, place: Ints, major: Ints, minor: Ints) -> None:
-    """Take in a key; there are then ``filled`` + 1."""
-    held[filled] = key
-    place[key] = filled
-    rise(filled, held, place, major, minor)
+@inlined
+def push(key: int, filled: int, heap: Heap) -> None:
+    """Add a key; the heap then has ``filled`` + 1 keys."""
+    heap.held[filled] = key
+    heap.place[key] = filled
+    rise(filled, heap)
 
 
-@compiled
-def remove(key: int, filled: int, held: Ints, place: Ints, major: Ints, minor: Ints) -> None:
-    """Take out a key, wherever it stands; there are then ``filled`` - 1."""
+@inlined
+def remove(key: int, filled: int, heap: Heap) -> None:
+    """Remove a key; the heap then has ``filled`` - 1 keys."""
+    held, place = heap.held, heap.place
     at = place[key]
     last = held[filled - 1]
     place[key] = -1
@@ -67,5 +81,5 @@ def remove(key: int, filled: int, held: Ints, place: Ints, major: Ints, minor: I
         return
     held[at] = last
     place[last] = at
-    sink(at, filled - 1, held, place, major, minor)
-    rise(place[last], held, place, major, minor)
+    sink(at, filled - 1, heap)
+    rise(place[last], heap)

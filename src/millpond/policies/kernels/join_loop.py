@@ -1,80 +1,27 @@
-"""Joining two streams under a budget, tuple by tuple, as machine code.
+"""The compiled loop of joining two streams in a fixed memory.
 
-At each step the two new tuples join what is kept (not each other); then the lowest scores are discarded until
-the rest fits.  Of equal scores the oldest goes first; of the same step R's if the step is even, else S's.
-:mod:`millpond.policies.store` says the same in plain Python.
+In each step the two new tuples join the kept ones (not each other); then the lowest scores are evicted.  Of
+equal scores the oldest tuple goes first; of the same step R's if the step is even, otherwise S's.
+:class:`millpond.policies.store.JoinStore` defines the same in plain Python.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-from millpond.models.arrays import Floats, Ints
-from millpond.models.scores import ScoreTable
-from millpond.policies.kernels.compiled import compiled
-
-# What a score is made of.
-TABLE, RANDOM, PROB, LIFE, FIFO, LRU, LFU, PLAN = range(8)
-# The step at which a tuple that no window limits leaves it.
-NEVER = 1 << 60
-
-
-@dataclass(frozen=True, eq=False)
-class Placed:
-    """Score tables of one side of a join, ready for a loop: several choices of the same shape."""
-
-    scores: Floats  # choice, row, column
-    factors: Floats  # choice, (below, above)
-    shape: Ints  # low, scale, step below, step above
-    row: Ints  # of the partner's past at each step
-    origin: Ints
-
-    @classmethod
-    def of(cls, tables: tuple[ScoreTable, ...], partner: Ints, start: int = 0) -> Placed:
-        """The tables against the values of the partner stream from the step ``start`` on."""
-        first = tables[0]
-        low = min(table.low for table in tables)
-        high = max(table.low + table.scores.shape[1] for table in tables)
-        steps = np.arange(start, start + len(partner), dtype=np.int64)
-        row, origin = first.model.place(steps, partner)
-        return cls(
-            _stacked(tables, low, high),
-            np.array([[table.below.factor, table.above.factor] for table in tables]),
-            np.array([low, first.model.scale, first.below.step, first.above.step], np.int64),
-            row,
-            origin,
-        )
-
-
-@lru_cache(maxsize=2)  # the same tables are often placed against one stream after another
-def _stacked(tables: tuple[ScoreTable, ...], low: int, high: int) -> Floats:
-    return np.stack([_widened(table, low, high) for table in tables])
-
-
-def _widened(table: ScoreTable, low: int, high: int) -> Floats:
-    """The table over the columns from low to high, continued as its edges say."""
-    width = table.scores.shape[1]
-    columns = np.arange(low, high) - table.low
-    over = np.maximum(0, -(-(columns - width + 1) // table.above.step))
-    under = np.where(columns < 0, -(columns // table.below.step), 0)
-    inner = columns - over * table.above.step + under * table.below.step
-    factor = float(table.above.factor) ** over * float(table.below.factor) ** under
-    widened: Floats = table.scores[:, inner] * factor
-    return widened
-
-
-def no_table() -> Placed:
-    """What stands in for tables where the score needs none."""
-    zero = np.zeros(1, np.int64)
-    return Placed(np.zeros((1, 1, 1)), np.zeros((1, 2)), np.array([0, 1, 1, 1], np.int64), zero, zero)
+from millpond.models.array_types import Floats, Ints
+from millpond.policies.kernels.compiled import compiled, inlined
+from millpond.policies.kernels.kinds import JoinScore
+from millpond.policies.kernels.score_lookup import AlignedTables, look_up_score, no_tables
+from millpond.policies.store import NEVER
 
 
 @dataclass(frozen=True, eq=False)
 class JoinTrace:
-    """What happened at each step: results found, tuples of R kept after it, and the table then chosen."""
+    """For each step: the results found, the tuples of R kept after it, and the table in use."""
 
     results: Ints
     kept_of_r: Ints
@@ -85,12 +32,61 @@ class JoinTrace:
         return int(self.results[warm_up:].sum())
 
 
-class JoinRun:
-    """A join in the midst of its streams: it can go on by other scores than before.
+class _JoinStreams(NamedTuple):
+    """The values of both streams, codes of the values from 0 on, and the first step outside each window."""
 
-    ``leaves`` holds for each tuple the first step at which its window no longer covers it, under PLAN the
-    first step at which it need no longer be there.  With ``lifetimes`` there is one table for each of these
-    average lifetimes, and the one nearest to the observed average rules.
+    r: Ints
+    s: Ints
+    r_code: Ints
+    s_code: Ints
+    r_end: Ints
+    s_end: Ints
+
+
+class _Settings(NamedTuple):
+    """``lifetimes`` are logarithms, one for each table; ``memory`` is in evictions."""
+
+    size: int
+    lifetimes: Floats
+    memory: float
+    seed: int
+
+
+class _Kept(NamedTuple):
+    """The kept tuples; the first ``counts[0]`` entries are in use."""
+
+    number: Ints  # 2t for R's tuple of step t, 2t + 1 for S's
+    value: Ints
+    code: Ints
+    used: Ints
+    uses: Ints
+    end: Ints
+    score: Floats
+
+
+class _Totals(NamedTuple):
+    """By code: how often R and S had it, and how many tuples of either are kept."""
+
+    r_seen: Ints
+    s_seen: Ints
+    r_held: Ints
+    s_held: Ints
+    counts: Ints  # tuples kept, tuples of R among them, and the table in use
+    lifetime: Floats  # the average lifetime of evicted tuples
+
+
+class _Trace(NamedTuple):
+    results: Ints
+    kept_of_r: Ints
+    choices: Ints
+
+
+class JoinRun:
+    """A join that can change its score between steps.
+
+    ``leaves`` has for each tuple the first step at which its window no longer covers it; under PLAN, the
+    first step at which the plan no longer keeps it.  With ``lifetimes`` there is one table for each of these
+    average lifetimes, and the one nearest to the observed average is in use.
     """
 
     def __init__(
@@ -106,96 +102,175 @@ class JoinRun:
         steps = len(r)
         never = np.full(steps, NEVER, np.int64)
         distinct, codes = np.unique(np.concatenate([r, s]), return_inverse=True)
-        self._streams = (
+        self._streams = _JoinStreams(
             np.ascontiguousarray(r, np.int64),
             np.ascontiguousarray(s, np.int64),
             codes[:steps].astype(np.int64),
             codes[steps:].astype(np.int64),
+            *(leaves if leaves is not None else (never, never)),
         )
-        self._size = size
-        self._ends = leaves if leaves is not None else (never, never)
-        self._lifetimes = np.zeros(1) if lifetimes is None else np.log(lifetimes)
-        self._memory = memory
-        self._seed = seed
+        logs = np.zeros(1) if lifetimes is None else np.log(lifetimes)
+        self._settings = _Settings(size, logs, memory, seed)
         self._next = 0
-        self._results, self._kept_of_r, self._choices = np.zeros((3, steps), np.int64)
-        # Each kept tuple: its number (2t for R's, 2t + 1 for S's), value, code, last use, uses, end.
-        self._kept = np.empty((6, size + 2), np.int64)
-        # Of each code: how often R and S had it, and how many tuples of either are kept.
-        self._seen = np.zeros((2, len(distinct)))
-        self._held = np.zeros((2, len(distinct)), np.int64)
-        self._counts = np.zeros(3, np.int64)  # tuples kept, of them R's, and the table chosen
-        self._observed = np.exp(self._lifetimes[:1])
+        self._trace = _Trace(*(np.zeros(steps, np.int64) for _ in range(3)))
+        number, value, code, used, uses, end = (np.empty(size + 2, np.int64) for _ in range(6))
+        self._kept = _Kept(number, value, code, used, uses, end, np.empty(size + 2))
+        r_seen, s_seen, r_held, s_held = (np.zeros(len(distinct), np.int64) for _ in range(4))
+        self._totals = _Totals(r_seen, s_seen, r_held, s_held, np.zeros(3, np.int64), np.exp(logs[:1]))
 
-    def play(self, stop: int, kind: int, tables: tuple[Placed, Placed] | None = None) -> None:
-        """Go on up to step ``stop``; the tables are placed against the steps that are played now."""
-        of_r, of_s = tables if tables is not None else (no_table(), no_table())
-        if kind == TABLE and tables is None:
+    def play(
+        self, stop: int, kind: JoinScore, tables: tuple[AlignedTables, AlignedTables] | None = None
+    ) -> None:
+        """Continue up to step ``stop``; the tables are aligned with the steps from the current one on."""
+        of_r, of_s = tables if tables is not None else (no_tables(), no_tables())
+        if kind == JoinScore.TABLE and tables is None:
             raise ValueError("scores by table need tables")
-        _loop(
-            self._next, stop, *self._streams, self._size, kind,
-            of_r.scores, of_r.factors, of_r.shape, of_r.row, of_r.origin,
-            of_s.scores, of_s.factors, of_s.shape, of_s.row, of_s.origin,
-            *self._ends, self._lifetimes, self._memory, self._seed,
-            self._results, self._kept_of_r, self._choices,
-            self._kept, self._seen, self._held, self._counts, self._observed,
+        _run_steps(
+            (self._next, stop), int(kind), self._settings, self._streams, of_r, of_s,
+            self._kept, self._totals, self._trace,
         )  # fmt: skip
         self._next = stop
 
     @property
     def trace(self) -> JoinTrace:
-        """What happened so far."""
-        return JoinTrace(self._results, self._kept_of_r, self._choices)
+        """The steps so far."""
+        return JoinTrace(*self._trace)
 
 
 def run_join(
     r: Ints,
     s: Ints,
     size: int,
-    kind: int,
-    tables: tuple[Placed, Placed] | None = None,
+    kind: JoinScore,
+    tables: tuple[AlignedTables, AlignedTables] | None = None,
     leaves: tuple[Ints, Ints] | None = None,
-    plan: tuple[Ints, Ints] | None = None,
     lifetimes: Floats | None = None,
     memory: float = 1000.0,
     seed: int = 0,
 ) -> JoinTrace:
-    """Join the streams, keeping ``size`` tuples by scores of the given kind; see :class:`JoinRun`.
-
-    ``plan`` holds for each tuple the first step at which it need no longer be there.
-    """
-    ends = plan if kind == PLAN and plan is not None else leaves
-    run = JoinRun(r, s, size, ends, lifetimes, memory, seed)
+    """Join the streams with ``size`` kept tuples, evicting by one score; see :class:`JoinRun`."""
+    run = JoinRun(r, s, size, leaves, lifetimes, memory, seed)
     run.play(len(r), kind, tables)
     return run.trace
 
 
 @compiled
-def _look_up(scores: Floats, factors: Floats, shape: Ints, origin: int, value: int) -> float:
-    column = shape[1] * value - origin - shape[0]
-    width = len(scores)
-    if 0 <= column < width:
-        return float(scores[column])
-    if column >= width:
-        if factors[1] == 0.0:
-            return 0.0
-        over = -(-(column - width + 1) // shape[3])
-        return float(scores[column - over * shape[3]] * factors[1] ** over)
-    if factors[0] == 0.0:
-        return 0.0
-    under = -(column // shape[2])
-    return float(scores[column + under * shape[2]] * factors[0] ** under)
+def _run_steps(
+    steps: tuple[int, int], kind: int, settings: _Settings, streams: _JoinStreams,
+    of_r: AlignedTables, of_s: AlignedTables, kept: _Kept, totals: _Totals, trace: _Trace,
+) -> None:  # fmt: skip
+    start, stop = steps
+    counts, lifetimes = totals.counts, settings.lifetimes
+    if start == 0:
+        np.random.seed(settings.seed)
+    # Results can be counted by value, unless tuples leave their windows or each use must be noted.
+    by_tuple = (
+        kind in (JoinScore.LRU, JoinScore.LFU) or streams.r_end.min() < NEVER or streams.s_end.min() < NEVER
+    )
+    for t in range(start, stop):
+        r_code, s_code = streams.r_code[t], streams.s_code[t]
+        if by_tuple:
+            trace.results[t] = _use_partners(t, streams, kept, counts[0])
+        else:
+            trace.results[t] = totals.s_held[r_code] + totals.r_held[s_code]
+        totals.r_seen[r_code] += 1
+        totals.s_seen[s_code] += 1
+        totals.r_held[r_code] += 1
+        totals.s_held[s_code] += 1
+        counts[1] += 1
+        _add_tuple(counts[0], 2 * t, streams.r[t], r_code, streams.r_end[t], kept)
+        _add_tuple(counts[0] + 1, 2 * t + 1, streams.s[t], s_code, streams.s_end[t], kept)
+        counts[0] += 2
+        excess = counts[0] - settings.size
+        if excess > 0:
+            if kind == JoinScore.TABLE:
+                _score_by_table(t - start, of_r, of_s, kept, counts)
+            else:
+                _score_by_rule(t, kind, kept, totals)
+            first, second = _find_lowest_two(kept.score, kept.number, counts[0])
+            if excess == 1:
+                _evict(first, t, settings.memory, kept, totals)
+            else:  # the later place goes first: filling it from the end does not move the other one
+                _evict(max(first, second), t, settings.memory, kept, totals)
+                _evict(min(first, second), t, settings.memory, kept, totals)
+        trace.kept_of_r[t] = counts[1]
+        if len(lifetimes) > 1:
+            target = np.log(totals.lifetime[0])
+            for j in range(len(lifetimes)):
+                if abs(lifetimes[j] - target) < abs(lifetimes[counts[2]] - target):
+                    counts[2] = j
+        trace.choices[t] = counts[2]
 
 
-@compiled
+@inlined
+def _use_partners(t: int, streams: _JoinStreams, kept: _Kept, held: int) -> int:
+    """Mark the kept tuples that match an arrival of step ``t`` as used, and count them."""
+    found = 0
+    for i in range(held):
+        partner = streams.r[t] if kept.number[i] & 1 else streams.s[t]
+        if kept.value[i] == partner and t < kept.end[i]:
+            found += 1
+            kept.used[i] = t
+            kept.uses[i] += 1
+    return found
+
+
+@inlined
+def _add_tuple(at: int, number: int, value: int, code: int, end: int, kept: _Kept) -> None:
+    kept.number[at] = number
+    kept.value[at] = value
+    kept.code[at] = code
+    kept.end[at] = end
+    kept.used[at] = number // 2
+    kept.uses[at] = 0
+
+
+@inlined
+def _score_by_table(step: int, of_r: AlignedTables, of_s: AlignedTables, kept: _Kept, counts: Ints) -> None:
+    held, choice = counts[0], counts[2]
+    number, value, score = kept.number, kept.value, kept.score
+    r_scores, r_factors = of_r.scores[choice, of_r.row[step]], of_r.factors[choice]
+    s_scores, s_factors = of_s.scores[choice, of_s.row[step]], of_s.factors[choice]
+    r_origin, s_origin = of_r.origin[step], of_s.origin[step]
+    for i in range(held):
+        if number[i] & 1:
+            score[i] = look_up_score(s_scores, s_factors, of_s.shape, s_origin, value[i])
+        else:
+            score[i] = look_up_score(r_scores, r_factors, of_r.shape, r_origin, value[i])
+
+
+@inlined
+def _score_by_rule(t: int, kind: int, kept: _Kept, totals: _Totals) -> None:
+    for i in range(totals.counts[0]):
+        code, end = kept.code[i], kept.end[i]
+        seen = totals.r_seen[code] if kept.number[i] & 1 else totals.s_seen[code]
+        if kind == JoinScore.FIFO:
+            kept.score[i] = kept.number[i] // 2
+        elif kind == JoinScore.LRU:
+            kept.score[i] = kept.used[i]
+        elif kind == JoinScore.LFU:
+            kept.score[i] = kept.uses[i]
+        elif kind == JoinScore.PLAN:
+            kept.score[i] = 1.0 if t + 1 < end else 0.0
+        elif t + 1 >= end:
+            kept.score[i] = -1.0
+        elif kind == JoinScore.RANDOM:
+            kept.score[i] = np.random.random()
+        elif kind == JoinScore.PROB:
+            kept.score[i] = seen
+        else:
+            kept.score[i] = float(seen) * (end - t - 1)
+
+
+@inlined
 def _age(number: int) -> int:
     """A tuple's place in the order in which equal scores go: by step, the sides taking turns."""
     return number ^ ((number >> 1) & 1)
 
 
-@compiled
-def _lowest_two(score: Floats, number: Ints, held: int) -> tuple[int, int]:
-    """The places of the tuple to go first and of the next one."""
+@inlined
+def _find_lowest_two(score: Floats, number: Ints, held: int) -> tuple[int, int]:
+    """The places of the tuple to evict first and of the next one."""
     first, second = 0, -1
     for i in range(1, held):
         if second >= 0 and (
@@ -209,110 +284,23 @@ def _lowest_two(score: Floats, number: Ints, held: int) -> tuple[int, int]:
     return first, second
 
 
-@compiled
-def _loop(
-    start: int, stop: int, r: Ints, s: Ints, r_code: Ints, s_code: Ints, size: int, kind: int,
-    r_scores: Floats, r_factors: Floats, r_shape: Ints, r_row: Ints, r_origin: Ints,
-    s_scores: Floats, s_factors: Floats, s_shape: Ints, s_row: Ints, s_origin: Ints,
-    r_end: Ints, s_end: Ints, lifetimes: Floats, memory: float, seed: int,
-    results: Ints, kept_of_r: Ints, choices: Ints,
-    kept: Ints, all_seen: Floats, all_held: Ints, counts: Ints, average: Floats,
-) -> None:  # fmt: skip
-    number, value, code, used, uses, end = kept[0], kept[1], kept[2], kept[3], kept[4], kept[5]
-    score = np.empty(size + 2)
-    r_seen, s_seen = all_seen[0], all_seen[1]
-    r_held, s_held = all_held[0], all_held[1]
-    touched = kind in (LRU, LFU) or r_end.min() < NEVER or s_end.min() < NEVER
-    held, of_r, choice = counts[0], counts[1], counts[2]
-    observed = average[0]
-    if start == 0:
-        np.random.seed(seed)
-    for t in range(start, stop):
-        if touched:
-            found = 0
-            for i in range(held):
-                partner = r[t] if number[i] & 1 else s[t]
-                if value[i] == partner and t < end[i]:
-                    found += 1
-                    used[i] = t
-                    uses[i] += 1
-            results[t] = found
-        else:
-            results[t] = s_held[r_code[t]] + r_held[s_code[t]]
-        r_seen[r_code[t]] += 1
-        s_seen[s_code[t]] += 1
-        r_held[r_code[t]] += 1
-        s_held[s_code[t]] += 1
-        of_r += 1
-        for new in range(2):
-            number[held] = 2 * t + new
-            value[held] = s[t] if new else r[t]
-            code[held] = s_code[t] if new else r_code[t]
-            end[held] = s_end[t] if new else r_end[t]
-            used[held] = t
-            uses[held] = 0
-            held += 1
-        if held > size:
-            if kind == TABLE:
-                of_r_now = r_scores[choice, r_row[t - start]]
-                of_s_now = s_scores[choice, s_row[t - start]]
-                at_r, at_s = r_origin[t - start], s_origin[t - start]
-                for i in range(held):
-                    if number[i] & 1:
-                        score[i] = _look_up(of_s_now, s_factors[choice], s_shape, at_s, value[i])
-                    else:
-                        score[i] = _look_up(of_r_now, r_factors[choice], r_shape, at_r, value[i])
-            elif kind == FIFO:
-                for i in range(held):
-                    score[i] = number[i] // 2
-            elif kind == LRU:
-                for i in range(held):
-                    score[i] = used[i]
-            elif kind == LFU:
-                for i in range(held):
-                    score[i] = uses[i]
-            elif kind == PLAN:
-                for i in range(held):
-                    score[i] = 1.0 if t + 1 < end[i] else 0.0
-            else:
-                for i in range(held):
-                    seen = r_seen[code[i]] if number[i] & 1 else s_seen[code[i]]
-                    if t + 1 >= end[i]:
-                        score[i] = -1.0
-                    elif kind == RANDOM:
-                        score[i] = np.random.random()
-                    elif kind == PROB:
-                        score[i] = seen
-                    else:
-                        score[i] = seen * (end[i] - t - 1)
-        excess = held - size
-        if excess > 0:
-            first, second = _lowest_two(score, number, held)
-            # The later place goes first, so that filling it from the end does not move the other one.
-            for worst in (max(first, second), min(first, second)) if excess > 1 else (first, first):
-                arrived = number[worst] // 2
-                if arrived < t:
-                    observed += (t - arrived - observed) / memory
-                if number[worst] & 1:
-                    s_held[code[worst]] -= 1
-                else:
-                    r_held[code[worst]] -= 1
-                    of_r -= 1
-                held -= 1
-                number[worst] = number[held]
-                value[worst] = value[held]
-                code[worst] = code[held]
-                used[worst] = used[held]
-                uses[worst] = uses[held]
-                end[worst] = end[held]
-                if excess == 1:
-                    break
-        kept_of_r[t] = of_r
-        if len(lifetimes) > 1:
-            target = np.log(observed)
-            for j in range(len(lifetimes)):
-                if abs(lifetimes[j] - target) < abs(lifetimes[choice] - target):
-                    choice = j
-        choices[t] = choice
-    counts[0], counts[1], counts[2] = held, of_r, choice
-    average[0] = observed
+@inlined
+def _evict(at: int, t: int, memory: float, kept: _Kept, totals: _Totals) -> None:
+    """Remove the tuple at a place and move the last one there."""
+    counts, number, code = totals.counts, kept.number, kept.code
+    arrived = number[at] // 2
+    if arrived < t:
+        totals.lifetime[0] += (t - arrived - totals.lifetime[0]) / memory
+    if number[at] & 1:
+        totals.s_held[code[at]] -= 1
+    else:
+        totals.r_held[code[at]] -= 1
+        counts[1] -= 1
+    counts[0] -= 1
+    last = counts[0]
+    number[at] = number[last]
+    kept.value[at] = kept.value[last]
+    code[at] = code[last]
+    kept.used[at] = kept.used[last]
+    kept.uses[at] = kept.uses[last]
+    kept.end[at] = kept.end[last]

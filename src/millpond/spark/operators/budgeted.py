@@ -21,7 +21,7 @@ from millpond.engines.budgeted.level_join import Arrivals
 from millpond.engines.budgeted.missed_results import MissedEstimate
 from millpond.engines.budgeted.program import BudgetedProgram, LeafProgram
 from millpond.engines.budgeted.shard_budgets import SAMPLE_SCHEMA, sample_keys
-from millpond.models.arrays import Ints
+from millpond.models.array_types import Ints
 from millpond.policies.registry import PolicyChoice
 from millpond.runtime.codec import decode_tables, encode_tables
 from millpond.runtime.row_kinds import BatchMeasure, RowKind

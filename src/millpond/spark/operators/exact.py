@@ -24,7 +24,7 @@ from millpond.engines.exact.state import (
     encode_totals,
 )
 from millpond.engines.exact.synopsis import Synopsis
-from millpond.models.arrays import Ints
+from millpond.models.array_types import Ints
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.row_kinds import RowKind
 from millpond.spark.operators.output import report_row, result_rows

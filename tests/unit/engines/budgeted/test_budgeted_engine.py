@@ -21,7 +21,7 @@ from millpond.engines.budgeted.first_rows import read_first_rows
 from millpond.frontend.parse import parse
 from millpond.lab.simulate import join_player
 from millpond.lab.workloads import SYNTHETIC, Workload
-from millpond.models.arrays import Ints
+from millpond.models.array_types import Ints
 from millpond.policies.registry import PolicyChoice
 from millpond.query.evaluate import answer
 from millpond.runtime.duckdb import DuckDb

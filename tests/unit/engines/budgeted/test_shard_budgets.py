@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.engines.budgeted.shard_budgets import ShardBudgets, sample_keys, sampling_interval
-from millpond.models.arrays import Floats, Ints
+from millpond.models.array_types import Floats, Ints
 
 
 def unscored(leaf: int, values: Ints) -> Floats | None:

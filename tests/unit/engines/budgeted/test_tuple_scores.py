@@ -11,11 +11,11 @@ from millpond.engines.budgeted.partner_stream import WindowFront
 from millpond.engines.budgeted.program import JoinKeyKind, LevelProgram, SideProgram
 from millpond.engines.budgeted.tuple_scores import CandidateTuples, LevelScorer
 from millpond.errors import MillpondError
-from millpond.lab.workloads import SYNTHETIC, modelled
-from millpond.models.arrays import Floats, Ints
+from millpond.lab.workloads import SYNTHETIC, workload_of
+from millpond.models.array_types import Floats, Ints
 from millpond.models.models import Stationary, Trend
 from millpond.models.noise import Noise
-from millpond.models.scores import heeb_table
+from millpond.models.score_tables import heeb_table
 from millpond.policies.heeb import published_alpha
 from millpond.policies.registry import PolicyChoice
 
@@ -52,7 +52,7 @@ def test_with_given_models_scores_are_those_of_the_paper(name: str) -> None:
     work = SYNTHETIC[name]()
     r, s = work.streams(0, 0, 500)
     worth = learned(NUMBER, PolicyChoice("heeb", {"R": work.r, "S": work.s}), r, s)
-    alpha = modelled(name, work.r, work.s).alpha(10)
+    alpha = workload_of(name, work.r, work.s).alpha(10)
     values = np.arange(int(s[-1]) - 8, int(s[-1]) + 9)
     found = worth.scores(0, tuples(*values), RNG, 500)
     assert found == pytest.approx(heeb_table(work.s, alpha).look_up(values, 499, int(s[-1])), abs=1e-12)
@@ -160,5 +160,5 @@ def test_alpha_of_streams_at_different_speeds() -> None:
 
 
 def test_unknown_policies_are_refused() -> None:
-    with pytest.raises(MillpondError, match="there is no policy 'best'; choose from auto, "):
+    with pytest.raises(MillpondError, match="there is no policy 'best'; choose from auto, heeb"):
         PolicyChoice("best")

@@ -155,7 +155,7 @@ def test_a_wrong_url_table_or_column_is_reported_in_one_line(
         ({"dbtable": ""}, "R: the option dbtable is missing; add dbtable 'R'"),
         ({"memory": "0"}, "R: cannot cache 0 rows; give from 1 to 100,000,000"),
         ({"memory": "many"}, "R: memory 'many' is not a number of rows; write memory '10000'"),
-        ({"policy": "best"}, "R: there is no policy 'best' for lookups; choose from auto, rand"),
+        ({"policy": "best"}, "R: there is no policy 'best' for lookups; choose from auto, heeb"),
         ({"ttl": "soon"}, "R: ttl 'soon' is not a duration; write '10 seconds'"),
         ({"retries": "-1"}, "R: retries '-1' is not a number; write retries '4'"),
         ({"driver": "y"}, "R: unknown option driver; the options of a lookup relation are url, "),

@@ -18,14 +18,15 @@ from millpond.engines.lookup.key_cache import (
     create_key_cache,
 )
 from millpond.lab.simulate import cache_player
-from millpond.models.arrays import Bools, Ints
+from millpond.models.array_types import Bools, Ints
 from millpond.models.chains import Walk
 from millpond.models.models import Trend
 from millpond.models.noise import Noise
-from millpond.policies.kernels.join_loop import no_table
-from millpond.policies.kernels.ordered import FIFO, LFU, LRU, RANDOM, OrderedCache
-from millpond.policies.kernels.race import RaceCache
-from millpond.policies.kernels.shadow import REUSE, ShadowCaches
+from millpond.policies.kernels.heap_cache import HeapCache
+from millpond.policies.kernels.kinds import CacheScore
+from millpond.policies.kernels.score_lookup import no_tables
+from millpond.policies.rehearse.lru_lfu_race import RaceCache
+from millpond.policies.rehearse.shadow_caches import ShadowCaches
 from tests.support.lookups import INT_LABEL, Join, relation, store
 
 # Skewed keys that drift, and a random walk.
@@ -100,11 +101,11 @@ def test_a_cache_never_holds_more_rows_than_its_size(
     references: list[tuple[int, int]], size: int, kind: str
 ) -> None:
     """With keys of several rows, whose number may change, and with keys that are forgotten."""
-    kinds = {"lru": LRU, "fifo": FIFO, "lfu": LFU, "rand": RANDOM}
-    cache: OrderedCache | RaceCache | ShadowCaches
-    cache = OrderedCache(size, kinds[kind]) if kind in kinds else RaceCache(size)
+    kinds = {"lru": CacheScore.LRU, "fifo": CacheScore.FIFO, "lfu": CacheScore.LFU, "rand": CacheScore.RANDOM}
+    cache: HeapCache | RaceCache | ShadowCaches
+    cache = HeapCache(size, kinds[kind]) if kind in kinds else RaceCache(size)
     if kind == "shadow":
-        cache = ShadowCaches(size, [REUSE, LRU, LFU])
+        cache = ShadowCaches(size, [CacheScore.REUSE, CacheScore.LRU, CacheScore.LFU])
     weights = np.array([1, 2, 3, 1, 1, 7, 2], np.int64)
     for key, change in references:
         before = set(cache.held.tolist())
@@ -112,7 +113,7 @@ def test_a_cache_never_holds_more_rows_than_its_size(
             weights[key] = weights[key] % 4 + 1
         codes = np.array([key])
         if isinstance(cache, ShadowCaches):
-            hit = cache.refer(codes, codes, weights, no_table())[0]
+            hit = cache.refer(codes, codes, weights, no_tables())[0]
         else:
             hit = cache.refer(codes, weights)
         assert hit.tolist() == [key in before]
@@ -135,8 +136,8 @@ def test_a_cache_never_holds_more_rows_than_its_size(
 def test_the_race_of_lru_and_lfu_equals_rehearse_with_these_two(
     keys: Ints, size: int, weights: Ints, cut: int
 ) -> None:
-    rehearsal = ShadowCaches(size, [LRU, LFU])
-    expected = rehearsal.refer(keys, keys, weights, no_table())[0]
+    rehearsal = ShadowCaches(size, [CacheScore.LRU, CacheScore.LFU])
+    expected = rehearsal.refer(keys, keys, weights, no_tables())[0]
     race = RaceCache(size)
     hits = [race.refer(part, weights) for part in np.split(keys, [min(cut, len(keys))])]
     assert np.concatenate(hits).tolist() == expected.tolist()
@@ -145,7 +146,7 @@ def test_the_race_of_lru_and_lfu_equals_rehearse_with_these_two(
 
 
 def test_forgetting_keys_renumbers_the_others() -> None:
-    for cache in (OrderedCache(3, LRU), RaceCache(3)):
+    for cache in (HeapCache(3, CacheScore.LRU), RaceCache(3)):
         cache.refer(np.array([0, 1, 2, 3, 4, 3]), np.ones(5, np.int64))
         assert sorted(cache.held.tolist()) == [2, 3, 4]
         cache.forget(np.array([2, 3, 4]))
