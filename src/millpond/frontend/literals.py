@@ -36,6 +36,7 @@ NULL = Literal(None, None)
 
 
 def to_boolean(value: bool) -> Literal:
+    """The value as BOOLEAN."""
     return Literal(value, BOOLEAN)
 
 
@@ -133,6 +134,7 @@ def parse_timestamp(value: str) -> Literal:
 
 
 def is_floating(kind: SqlType | None) -> bool:
+    """The type is FLOAT or DOUBLE."""
     return kind in (FLOAT, DOUBLE)
 
 

@@ -221,6 +221,7 @@ class Closure:
 
     @property
     def satisfiable(self) -> bool:
+        """The conjunction has a solution: there is no negative cycle."""
         return bool((np.diagonal(self._length) >= 0).all())
 
     def bound(self, left: Ref | None, right: Ref | None) -> tuple[Fraction, bool] | None:
@@ -233,6 +234,7 @@ class Closure:
         return None if length == np.inf else self._decode(length)
 
     def range(self, ref: Ref) -> Range:
+        """The range of a column's values."""
         i = self.index[ref]
         zero = int(self.origin[i])
         high, low = self._bound(i, zero), self._bound(zero, i)
@@ -251,11 +253,13 @@ class Closure:
         )
 
     def has_fixed_difference(self, left: Ref, right: Ref) -> bool:
+        """The difference of the columns is a constant."""
         i, j = self.index[left], self.index[right]
         return bool(self._length[i, j] + self._length[j, i] == 0)
 
     @cached_property
     def stepped(self) -> NDArray[np.bool_]:
+        """Columns whose types are not dense."""
         return np.array([n.type.step > 0 for n in self.nodes], dtype=bool)
 
     @cached_property
@@ -319,6 +323,7 @@ class Closure:
         return np.where(self.stepped, ~(self.unbounded_below | self.unbounded_above), self.pinned)
 
     def is_bounded(self, ref: Ref) -> bool:
+        """The column has finitely many values."""
         return bool(self.bounded[self.index[ref]])
 
     @cached_property

@@ -102,11 +102,11 @@ def compile_condition(cond: Condition, slots: Mapping[str, int]) -> Truther:
         case Comparison(left=left, operator=op, right=right):
             a, b, compare = compile_expression(left, slots), compile_expression(right, slots), op.compare
 
-            def compared(rows: Sequence[Row]) -> bool | None:
+            def compare_values(rows: Sequence[Row]) -> bool | None:
                 x, y = a(rows), b(rows)
                 return None if x is None or y is None else compare(x, y)
 
-            return compared
+            return compare_values
         case IsNull(operand=operand):
             inner = compile_expression(operand, slots)
             return lambda rows: inner(rows) is None
@@ -117,13 +117,13 @@ def compile_condition(cond: Condition, slots: Mapping[str, int]) -> Truther:
             truth = compile_condition(denied, slots)
             return lambda rows: truth(rows) is not True
         case And(operands=operands):
-            return _connective([compile_condition(c, slots) for c in operands], decisive=False)
+            return _compile_connective([compile_condition(c, slots) for c in operands], decisive=False)
         case Or(operands=operands):
-            return _connective([compile_condition(c, slots) for c in operands], decisive=True)
+            return _compile_connective([compile_condition(c, slots) for c in operands], decisive=True)
 
 
-def _connective(parts: list[Truther], decisive: bool) -> Truther:
-    def connected(rows: Sequence[Row]) -> bool | None:
+def _compile_connective(parts: list[Truther], decisive: bool) -> Truther:
+    def connect(rows: Sequence[Row]) -> bool | None:
         unknown = False
         for part in parts:
             truth = part(rows)
@@ -132,7 +132,7 @@ def _connective(parts: list[Truther], decisive: bool) -> Truther:
             unknown = unknown or truth is None
         return None if unknown else not decisive
 
-    return connected
+    return connect
 
 
 class Matcher:
@@ -195,7 +195,7 @@ class Evaluation:
     """An incremental evaluation: earlier matches are kept, and only new rows are tried."""
 
     def __init__(self, query: Query) -> None:
-        self._terms = [(term.distinct, [_Matched(s) for s in term.selects]) for term in query.terms]
+        self._terms = [(term.distinct, [_SelectMatches(s) for s in term.selects]) for term in query.terms]
 
     def copy(self) -> Evaluation:
         """An independent copy of the state."""
@@ -220,7 +220,7 @@ class Evaluation:
         return total
 
 
-class _Matched:
+class _SelectMatches:
     """The rows of each occurrence of a select, and the values that the answer needs of their matches."""
 
     def __init__(self, select: Select) -> None:
@@ -236,7 +236,7 @@ class _Matched:
         self._wanted = [compile_expression(e, self._matchers[0].slots) for e in wanted]
         self._found: Counter[tuple[Value, ...]] = Counter()
 
-    def copy(self) -> _Matched:
+    def copy(self) -> _SelectMatches:
         twin = copy(self)
         twin._rows, twin._found = [list(rows) for rows in self._rows], Counter(self._found)
         return twin
@@ -253,9 +253,9 @@ class _Matched:
                 self._found.update(tuple(value(match) for value in self._wanted) for match in matches)
 
     def answer(self) -> Counter[tuple[Value, ...]]:
-        return self._grouped() if is_aggregate(self._select) else self._found
+        return self._group() if is_aggregate(self._select) else self._found
 
-    def _grouped(self) -> Counter[tuple[Value, ...]]:
+    def _group(self) -> Counter[tuple[Value, ...]]:
         keys = len(self._select.group_by or ())
         groups: dict[tuple[Value, ...], list[Counter[Value]]] = {}
         if self._select.group_by is None:

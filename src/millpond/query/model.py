@@ -62,6 +62,8 @@ _COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Column:
+    """A declared column of a table."""
+
     name: str
     type: SqlType
     nullable: bool = True
@@ -92,6 +94,7 @@ class Table:
     time: str | None = None
 
     def column(self, name: str) -> Column:
+        """The column with this name."""
         return next(c for c in self.columns if c.name == name)
 
 
@@ -100,6 +103,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Literal:
+    """A constant."""
+
     value: Scalar
     type: SqlType | None  # None: the untyped NULL
 
@@ -117,6 +122,8 @@ class Ref:
 
 @dataclass(frozen=True)
 class Arithmetic:
+    """A binary operation on numbers, or on a date or timestamp and a number or duration."""
+
     operator: str  # + - * / %
     left: Expr
     right: Expr
@@ -124,6 +131,8 @@ class Arithmetic:
 
 @dataclass(frozen=True)
 class Negation:
+    """``-operand``"""
+
     operand: Expr
 
 
@@ -156,6 +165,8 @@ class Comparison:
 
 @dataclass(frozen=True)
 class IsNull:
+    """``operand IS NULL``"""
+
     operand: Expr
     text: str = field(default="", compare=False)
     position: Position | None = field(default=None, compare=False)
@@ -163,16 +174,22 @@ class IsNull:
 
 @dataclass(frozen=True)
 class And:
+    """A conjunction."""
+
     operands: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
 class Or:
+    """A disjunction."""
+
     operands: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
 class Not:
+    """``NOT operand``; unknown if the operand is unknown."""
+
     operand: Condition
 
 
@@ -227,9 +244,11 @@ class Select:
     position: Position | None = field(default=None, compare=False)
 
     def occurrence(self, alias: str) -> Occurrence:
+        """The occurrence with this alias."""
         return next(o for o in self.occurrences if o.alias == alias)
 
     def type_of(self, ref: Ref) -> SqlType:
+        """The declared type of a column."""
         return self.occurrence(ref.occurrence).table.column(ref.column).type
 
 
@@ -252,10 +271,12 @@ class Query:
 
     @property
     def selects(self) -> tuple[Select, ...]:
+        """The selects of all terms."""
         return tuple(select for term in self.terms for select in term.selects)
 
     @property
     def tables(self) -> dict[str, Table]:
+        """The tables of all selects, by name."""
         return {o.table.name: o.table for select in self.selects for o in select.occurrences}
 
 

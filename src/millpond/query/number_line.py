@@ -34,6 +34,7 @@ class Points:
 
     @staticmethod
     def with_strings(constants: Iterable[str]) -> Points:
+        """The map for a query with these string constants."""
         return Points(tuple(sorted(set(constants))))
 
     def of(self, value: Scalar) -> Fraction:

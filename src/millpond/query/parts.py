@@ -82,9 +82,11 @@ class Part:
 
     @cached_property
     def aliases(self) -> tuple[str, ...]:
+        """The aliases of the select's occurrences."""
         return tuple(o.alias for o in self.select.occurrences)
 
     def can_be_null(self, ref: Ref) -> bool:
+        """The column can be NULL in a match."""
         return ref not in self.non_null
 
     def rewrite(self, expr: Expr) -> Expr:

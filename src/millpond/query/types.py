@@ -163,10 +163,10 @@ _NAMES = {
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
-def type_named(name: str) -> SqlType | None:
+def find_type(name: str) -> SqlType | None:
     """The type that Spark SQL calls so, in upper or lower case; None for one outside the language.
 
-    >>> type_named("bigint") is BIGINT, type_named("decimal(9,2)") == decimal(9, 2), type_named("binary")
+    >>> find_type("bigint") is BIGINT, find_type("decimal(9,2)") == decimal(9, 2), find_type("binary")
     (True, True, None)
     """
     if match := _DECIMAL.fullmatch(name.upper()):

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, NullType, StringType, StructField, StructType
 
 from millpond.query.model import Query
-from millpond.query.types import TIMESTAMP, type_named
+from millpond.query.types import TIMESTAMP, find_type
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.spark.operators.output import TAIL_SCHEMA
 from millpond.spark.operators.shard import ShardProcessor
@@ -73,7 +73,7 @@ def duckdb_types(schema: StructType) -> list[str]:
 
 def _duckdb_type(type_: DataType) -> str:
     """The DuckDB type of a result column; Spark takes timestamps with their time zone."""
-    known = type_named(type_.simpleString())
+    known = find_type(type_.simpleString())
     assert known is not None, f"no result has the type {type_.simpleString()}"
     return "TIMESTAMPTZ" if known is TIMESTAMP else known.names.duckdb
 

@@ -16,7 +16,7 @@ from millpond.frontend.parse import find_table_names, parse_query
 from millpond.policies.registry import PolicyChoice
 from millpond.query.model import Column as TableColumn
 from millpond.query.model import SourceSpec, Table
-from millpond.query.types import TIMESTAMP, type_named
+from millpond.query.types import TIMESTAMP, find_type
 from millpond.runtime.row_kinds import KIND, NOTE, BatchMeasure, RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.admission import admit
@@ -142,7 +142,7 @@ def _describe_view(name: str, frame: DataFrame) -> Table:
     columns: list[TableColumn] = []
     delays: dict[str, int] = {}
     for field in frame.schema.fields:
-        kind = type_named(field.dataType.simpleString())
+        kind = find_type(field.dataType.simpleString())
         if kind is not None:
             columns.append(TableColumn(field.name, kind, field.nullable))
         if _WATERMARK in field.metadata:

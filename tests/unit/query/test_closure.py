@@ -421,7 +421,7 @@ def test_decimals_beside_integers_are_sound(data: st.DataObject) -> None:
         assert bound == (system.greatest(points, only.left, only.right), False)
 
 
-def test_cents() -> None:
+def test_decimals_are_counted_in_cents() -> None:
     cent = Fraction(1, 100)
     closure, (a, m) = closed([less(B, A), above(B, Fraction(5, 8)), less(A, None, 2)], A=INT, B=MONEY)
     assert closure.range(m).low == 63 * cent
@@ -480,7 +480,7 @@ def test_families_never_mix() -> None:
     assert len(set(closure.origin.tolist())) == 4
 
 
-def test_bounded_types_bring_their_ends_and_others_do_not() -> None:
+def test_only_bounded_types_add_their_least_and_greatest_value() -> None:
     closure, (a, b, c) = closed([less(C, A)], A=TINYINT, B=BOOLEAN, C=INT)
     assert ends_of(closure, a) == (-128, 127)
     assert ends_of(closure, b) == (0, 1)
@@ -555,7 +555,7 @@ def test_a_solution_respects_disequalities_and_steps(system: System) -> None:
 
 @SETTINGS
 @given(systems(columns=(2, 3), stepped=integers, disequalities=True))
-def test_given_values_that_break_a_fact_are_refused(system: System) -> None:
+def test_given_values_that_contradict_the_system_have_no_solution(system: System) -> None:
     closure = system.closure(types_of(system))
     assume(closure.satisfiable)
     for point in product((-3, 0, 2), repeat=len(system.refs)):
@@ -567,7 +567,7 @@ def test_given_values_that_break_a_fact_are_refused(system: System) -> None:
 
 @pytest.mark.parametrize("type_", [INT, DOUBLE, MONEY, BIGINT], ids=str)
 @pytest.mark.parametrize("side", ["low", "high", "both", "none"])
-def test_columns_step_aside(type_: SqlType, side: str) -> None:
+def test_columns_that_must_differ_get_different_values(type_: SqlType, side: str) -> None:
     facts = [at_least(x, 0) for x in (A, B, C, D) if side in ("low", "both")]
     facts += [at_most(x, None, 3) for x in (A, B, C, D) if side in ("high", "both")]
     closure, refs = closed(facts, A=type_, B=type_, C=type_, D=type_)

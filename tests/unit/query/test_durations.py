@@ -36,7 +36,7 @@ UNITS = {
         ("007 milliseconds", 7_000),
     ],
 )
-def test_lengths(text: str, length: int) -> None:
+def test_a_duration_is_parsed_to_microseconds(text: str, length: int) -> None:
     assert parse_duration(text) == length
 
 
@@ -63,7 +63,7 @@ def test_lengths(text: str, length: int) -> None:
         "\u0661 second",
     ],
 )
-def test_other_texts(text: str) -> None:
+def test_other_texts_are_not_durations(text: str) -> None:
     assert parse_duration(text) is None
 
 
@@ -75,7 +75,7 @@ def test_other_texts(text: str) -> None:
         max_size=4,
     )
 )
-def test_pieces_add_up(pieces: list[tuple[int, str, bool, bool]]) -> None:
+def test_a_duration_is_the_sum_of_its_parts(pieces: list[tuple[int, str, bool, bool]]) -> None:
     words = [
         f"{n} {(unit.upper() if loud else unit)}{'s' if several else ''}" for n, unit, loud, several in pieces
     ]

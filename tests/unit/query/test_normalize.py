@@ -221,7 +221,7 @@ def assert_normal(cond: Condition) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_one_more_literal_cuts_a_part(seed: int) -> None:
+def test_an_added_literal_narrows_a_part(seed: int) -> None:
     rng = random.Random(seed)
     select = random_select(rng, CHECKED, depth=2)
     [query] = parse(f"{CHECKED}SELECT S.A FROM S, T WHERE S.A {rng.choice(OPERATORS)} T.C")
@@ -305,13 +305,13 @@ def test_a_disjunction_across_streams_splits() -> None:
      "S.A < T.C AND T.C < S.A", "S.A <> S.A", "S.A = S.A + 1", "NOT (S.A < 3 OR NULL)", "S.A IN (NULL)",
      "S.A NOT IN (1, NULL)", "S.A > 1 AND S.A < 2", "S.L < 'a' AND S.L > 'b'"],
 )  # fmt: skip
-def test_what_nothing_satisfies_has_no_parts(where: str) -> None:
+def test_an_unsatisfiable_condition_has_no_parts(where: str) -> None:
     for disjoint in (False, True):
         assert split_into_parts(one(where), disjoint) == []
 
 
 @pytest.mark.parametrize("where", ["S.A <> S.A + 1", "S.A = S.A", "S.A IN (1, NULL)", "S.A < 3 OR NULL"])
-def test_what_some_rows_satisfy_has_a_part(where: str) -> None:
+def test_a_satisfiable_condition_has_a_part(where: str) -> None:
     part = only(where)
     assert Ref("S", "A") in part.non_null
 
@@ -326,7 +326,7 @@ def test_checks_are_facts_about_each_occurrence() -> None:
         assert part.closure.range(Ref(alias, "X")).high_strict
 
 
-def test_a_check_across_columns_speaks_only_where_none_is_null() -> None:
+def test_a_check_on_several_columns_counts_only_if_none_is_null() -> None:
     c, d = Ref("T", "C"), Ref("T", "D")
     assert only("S.K = T.C", CHECKED).closure.bound(c, d) is None  # D may be NULL
     assert only("S.K = T.C AND T.D > 0", CHECKED).closure.bound(c, d) == (Fraction(-1), False)
@@ -377,7 +377,7 @@ def test_too_many_parts_are_refused_at_once(where: str) -> None:
     assert time.process_time() - started < 5
 
 
-def test_refining_is_guarded_too() -> None:
+def test_splitting_disjunctions_is_limited_too() -> None:
     where = " AND ".join(f"(S.A < {2 * i} OR S.B > {2 * i + 1})" for i in range(9))
     [part] = split_into_parts(one(where), disjoint=True)
     assert len(part.choices) == 9

@@ -104,7 +104,7 @@ def test_strings_between_constants() -> None:
 @pytest.mark.parametrize(
     ("constants", "point"), [(("a", "a\x00"), Fraction(3, 2)), (("",), Fraction(1, 2)), (("",), Fraction(0))]
 )
-def test_where_there_is_no_room(constants: tuple[str, ...], point: Fraction) -> None:
+def test_no_string_fits_between_neighbours(constants: tuple[str, ...], point: Fraction) -> None:
     with pytest.raises(ValueError, match="no room"):
         Points(constants).strings_at([point])
     with pytest.raises(ValueError, match="no room"):
@@ -161,27 +161,27 @@ def test_values_come_back_and_keep_their_order(type_: SqlType, values: st.Search
     check()
 
 
-def test_the_ends_of_dates() -> None:
+def test_the_first_and_the_last_date() -> None:
     assert (DATE.low, DATE.high) == (Points().of(date.min), Points().of(date.max))
     assert Points().of(date(1970, 1, 1)) == 0
     assert Points().value(Fraction(-1), DATE) == date(1969, 12, 31)
 
 
-def test_dates_are_not_instants() -> None:
+def test_dates_are_not_timestamps() -> None:
     assert Points().of(datetime(1970, 1, 2)) == 86_400 * 10**6
     assert Points().of(date(1970, 1, 2)) == 1
 
 
 @SETTINGS
 @given(st.datetimes(), st.datetimes())
-def test_instants(a: datetime, b: datetime) -> None:
+def test_timestamps_count_microseconds(a: datetime, b: datetime) -> None:
     points = Points()
     assert points.value(points.of(a), TIMESTAMP) == a
     assert points.of(b) - points.of(a) == (b - a) // timedelta(microseconds=1)
     assert points.of(a.replace(tzinfo=UTC)) == points.of(a)
 
 
-def test_numbers_of_different_types_meet() -> None:
+def test_equal_numbers_of_different_types_have_one_point() -> None:
     points = Points()
     assert points.of(Decimal("0.50")) == points.of(0.5) == Fraction(1, 2)
     assert points.of(0.1) != points.of(Decimal("0.1")) == Fraction(1, 10)

@@ -182,14 +182,14 @@ every = pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.title)
 
 
 @every
-def test_groups(example: Example) -> None:
+def test_streams_with_equal_timestamps_form_a_group(example: Example) -> None:
     order = order_of(example.sources, example.where)
     assert order.groups == groups(example.groups)
     assert all(alias in order.groups[number] for alias, number in order.group_numbers.items())
 
 
 @every
-def test_what_is_before_what(example: Example) -> None:
+def test_order_of_groups(example: Example) -> None:
     order = order_of(example.sources, example.where)
     found = {
         f"{written(a)}{'<' if order.is_before(a, b) else '<='}{written(b)}"
@@ -204,7 +204,7 @@ def test_what_is_before_what(example: Example) -> None:
 
 
 @every
-def test_what_never_comes_together(example: Example) -> None:
+def test_groups_that_never_have_equal_timestamps(example: Example) -> None:
     order = order_of(example.sources, example.where)
     for a in order.groups:
         for b in order.groups:
@@ -217,7 +217,7 @@ def test_what_never_comes_together(example: Example) -> None:
 
 
 @every
-def test_ends(example: Example) -> None:
+def test_finite_groups(example: Example) -> None:
     order = order_of(example.sources, example.where)
     assert " ".join(written(g) for g in order.groups if order.is_finite(g)) == example.ending
     assert set(order.endless) == {g for g in order.groups if not order.is_finite(g)}
@@ -225,7 +225,7 @@ def test_ends(example: Example) -> None:
 
 
 @every
-def test_sets_that_wait(example: Example) -> None:
+def test_sets_that_form_partial_matches(example: Example) -> None:
     order = order_of(example.sources, example.where)
     found = ["".join(alias for group in members for alias in group) for members in order.partial_sets()]
     assert found == example.waiting.split()
@@ -233,11 +233,11 @@ def test_sets_that_wait(example: Example) -> None:
 
 
 @every
-def test_whether_time_matters(example: Example) -> None:
+def test_a_part_is_timed_if_it_compares_timestamps(example: Example) -> None:
     assert is_timed(part_of(example.sources, example.where)) == example.timed
 
 
-def test_down_is_what_must_have_come() -> None:
+def test_groups_up_to_a_group_must_have_come() -> None:
     order = order_of("S, T, U, V", "K < J AND J <= I")
     s, t, u, v = order.groups
     assert order.groups_up_to(s) == {s, t, u}
@@ -246,7 +246,7 @@ def test_down_is_what_must_have_come() -> None:
     assert order.groups_up_to(v) == {v}
 
 
-def test_what_ends_is_in_nobodys_down_but_its_own() -> None:
+def test_a_finite_group_is_only_up_to_itself() -> None:
     order = order_of("S, T, R", f"I < J AND I < {NOON} AND A = X")
     relation, s, t = order.groups
     assert order.groups_up_to(t) == {t}
@@ -254,7 +254,7 @@ def test_what_ends_is_in_nobodys_down_but_its_own() -> None:
     assert order.groups_up_to(relation) == {relation}
 
 
-def test_rows_that_come_after_others() -> None:
+def test_groups_that_can_come_after_others() -> None:
     order = order_of("S, T, U", "I < J AND J <= K")
     s, t, u = order.groups
     assert order.can_come_after([t], [s])
@@ -267,8 +267,8 @@ def test_rows_that_come_after_others() -> None:
     assert order.can_come_together([s])
 
 
-def test_what_a_set_waits_for_may_come_with_its_last_rows() -> None:
-    """T and U may share a moment, but not so that T is missing when U is there."""
+def test_missing_groups_may_come_with_the_last_rows_of_a_partial_match() -> None:
+    """T and U may share a timestamp, but not so that T is missing when U is there."""
     order = order_of("S, T, U", "I < J AND J <= K")
     s, t, u = order.groups
     assert order.can_be_partial([s]) and order.can_be_partial([s, t]) and order.can_be_partial([s, t, u])
@@ -277,7 +277,7 @@ def test_what_a_set_waits_for_may_come_with_its_last_rows() -> None:
     )
 
 
-def test_clocks() -> None:
+def test_time_columns() -> None:
     select = parse(f"{STREAMS} SELECT 1 FROM S x, P, R WHERE x.A = G AND x.A = X")[0].selects[0]
     assert find_time_column(select, "x") == Ref("x", "I")
     assert find_time_column(select, "P") is None
@@ -285,6 +285,6 @@ def test_clocks() -> None:
     assert find_time_columns(select) == {"x": Ref("x", "I")}
 
 
-def test_relations() -> None:
+def test_occurrences_of_relations() -> None:
     assert order_of("S, R", "A = X").relations == ("R",)
     assert order_of("S, T", "A = B").relations == ()
