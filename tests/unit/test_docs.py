@@ -162,12 +162,12 @@ def qualified_names() -> frozenset[str]:
 
 @cache
 def all_strings() -> frozenset[str]:
-    """Return every string constant of the source: option names, JSON keys, columns, reason codes."""
+    """Return the parameters of functions and the strings of the source: options, JSON keys, columns."""
     found: set[str] = set()
     for file in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
-                found.update(re.findall(r"\w+(?:\.\w+)*", node.value))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+                found.add(node.value)
             elif isinstance(node, ast.arg):
                 found.add(node.arg)
     return frozenset(found)
