@@ -13,7 +13,7 @@ from millpond.models.lifetime import alpha_for
 from millpond.models.models import Model
 from millpond.models.score_tables import ScoreTable, heeb_table
 from millpond.policies.arc import run_arc
-from millpond.policies.definitions import JOIN_DEFINITIONS, JoinSetting
+from millpond.policies.definitions import CACHE_DEFINITIONS, JOIN_DEFINITIONS, CacheSetting, JoinSetting
 from millpond.policies.heeb import LIFETIMES, next_step_table
 from millpond.policies.kernels.cache_loop import run_cache
 from millpond.policies.kernels.join_loop import JoinTrace, run_join
@@ -21,9 +21,10 @@ from millpond.policies.kernels.kinds import CacheScore, JoinScore
 from millpond.policies.kernels.score_lookup import AlignedTables, align_tables
 from millpond.policies.opt_offline import plan_join
 from millpond.policies.policy import Policy
+from millpond.policies.registry import policy_info
 from millpond.policies.rehearse.cache import heeb_online, rehearse_cache, reuse_cache
 from millpond.policies.rehearse.join import JoinTables, heeb_join_tables, rehearse
-from millpond.policies.store import JoinStore
+from millpond.policies.store import CacheStore, JoinStore
 
 # Runs a policy on two streams (and the number of the run); returns the results after the warm-up.
 JoinPlayer = Callable[[Ints, Ints, int], int]
@@ -118,6 +119,12 @@ def run_in_store(policy: Policy, size: int, r: Ints, s: Ints) -> int:
     )
 
 
+def run_in_cache_store(policy: str, setting: CacheSetting) -> Bools:
+    """Which references are hits under a policy without a compiled loop."""
+    store = CacheStore(setting.size, CACHE_DEFINITIONS[policy](setting))
+    return np.array([store.refer(step, key) for step, key in enumerate(setting.keys.tolist())], np.bool_)
+
+
 def cache_player(policy: str, size: int, model: Model | None, seed: int = 0) -> CachePlayer:
     """A player of the policy on a trace with ``size`` cached rows."""
     if policy in _CACHE_SCORES:
@@ -130,12 +137,14 @@ def cache_player(policy: str, size: int, model: Model | None, seed: int = 0) -> 
             return lambda keys: reuse_cache(keys, size)
         case "rehearse":
             return lambda keys: rehearse_cache(keys, size, model).hits
-    if model is None:
+    if model is None and policy_info(policy).needs_model:
         raise missing_model(policy)
-    if policy == "heeb-online":
+    if model is not None and policy == "heeb-online":
         return lambda keys: heeb_online(keys, size, model).hits
-    table = cache_table(policy, size, model)
-    return lambda keys: run_cache(keys, size, CacheScore.TABLE, align_tables((table,), keys))
+    if model is not None and policy in ("heeb", "ao"):
+        table = cache_table(policy, size, model)
+        return lambda keys: run_cache(keys, size, CacheScore.TABLE, align_tables((table,), keys))
+    return lambda keys: run_in_cache_store(policy, CacheSetting(keys, size, model, seed))
 
 
 def missing_model(policy: str) -> MillpondError:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from millpond.models.array_types import Floats, Ints
+from millpond.models.array_types import Ints
 from millpond.policies.kernels.opt_offline_flow import Matches, find_held_matches
-from millpond.policies.policy import Candidates, Policy, S
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,15 +55,3 @@ def plan_join(r: Ints, s: Ints, size: int, warm_up: int = 0) -> JoinPlan:
     until = np.zeros(2 * steps, np.int64)
     np.maximum.at(until, matches.owner[found], matches.when[found] + 1)
     return JoinPlan(int(counts[found].sum()), until[:steps], until[steps:])
-
-
-class PlannedEviction(Policy):
-    """Keeps each tuple until the step that a plan gives it."""
-
-    def __init__(self, plan: JoinPlan) -> None:
-        self._plan = plan
-
-    def scores(self, now: int, candidates: Candidates) -> Floats:
-        r, s = self._plan.r_until, self._plan.s_until
-        until = np.where(candidates.side == S, s[candidates.arrived], r[candidates.arrived])
-        return (now + 1 < until).astype(np.float64)

@@ -6,7 +6,7 @@ from functools import cache
 from itertools import combinations, product
 
 from millpond.errors import MillpondError
-from millpond.models.models import Scripted
+from tests.support.reference.known_streams import Scripted
 
 # The most states that a search may visit.
 LARGEST = 2_000_000

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from millpond.models.chains import AutoRegressive, Walk
 from millpond.models.lifetime import Exponential, Fixed, Lifetime
-from millpond.models.models import Offline, Past, Stationary, Trend
+from millpond.models.models import Past, Stationary, Trend
 from millpond.models.noise import Noise
 from millpond.models.score_surface import interpolate_surface
 from millpond.models.score_tables import heeb_table
@@ -28,6 +28,7 @@ from tests.support.reference.benefit import (
     uniform_trend_caching_ecb,
     uniform_trend_ecb,
 )
+from tests.support.reference.known_streams import Offline
 from tests.support.reference.lifetimes import Forever, Inverse
 from tests.support.reference.recurrence import Recurrence, joining_step
 

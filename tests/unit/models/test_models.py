@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from millpond.models.chains import AutoRegressive, Walk
-from millpond.models.models import Model, Offline, Past, Stationary, Trend
+from millpond.models.models import Model, Past, Stationary, Trend
 from millpond.models.noise import Noise
+from tests.support.reference.known_streams import Offline
 
 STEPS = Noise.of({-1: 0.2, 0: 0.5, 2: 0.3})
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from millpond.lab.simulate import cache_player, join_player, warm_up
+from millpond.lab.simulate import cache_player, join_player, run_in_cache_store, warm_up
 from millpond.lab.workloads import SYNTHETIC
 from millpond.models.array_types import integers
 from millpond.models.chains import AutoRegressive
 from millpond.policies.definitions import CACHE_DEFINITIONS, JOIN_DEFINITIONS, CacheSetting, JoinSetting
 from millpond.policies.registry import Use, policy_names
-from millpond.policies.store import NEVER, CacheStore, JoinStore
+from millpond.policies.store import NEVER, JoinStore
 
 MODEL = AutoRegressive(4.0, 0.6, 3.0)
 
@@ -37,6 +37,10 @@ def test_the_lab_joins_as_the_definition_says(policy: str) -> None:
 @pytest.mark.parametrize("policy", sorted(set(CACHE_DEFINITIONS) - {"rand"}))
 def test_the_lab_caches_as_the_definition_says(policy: str) -> None:
     keys = MODEL.sample(np.random.default_rng(1), 400)
-    store = CacheStore(6, CACHE_DEFINITIONS[policy](CacheSetting(keys, 6, MODEL)))
-    hits = [store.refer(t, int(key)) for t, key in enumerate(keys)]
-    assert cache_player(policy, 6, MODEL)(keys).tolist() == hits
+    hits = run_in_cache_store(policy, CacheSetting(keys, 6, MODEL))
+    assert cache_player(policy, 6, MODEL)(keys).tolist() == hits.tolist()
+
+
+def test_a_definition_that_needs_a_model_says_so() -> None:
+    with pytest.raises(ValueError, match="needs a model"):
+        CACHE_DEFINITIONS["heeb"](CacheSetting(np.arange(3), 2))

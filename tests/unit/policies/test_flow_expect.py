@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millpond.errors import MillpondError
 from millpond.models.array_types import integers
-from millpond.models.models import Offline, Past, Scripted
+from millpond.models.models import Past
 from millpond.models.noise import Noise
 from millpond.policies.flow_expect import FlowExpect, find_best_plan
 from millpond.policies.opt_offline import plan_join
@@ -19,6 +19,7 @@ from millpond.policies.policy import Candidates, R, S
 from millpond.policies.store import NEVER, JoinStore
 from tests.support.reference.benefit import dominance, dominated_subset, joining_ecb, strongly_dominates
 from tests.support.reference.best_adaptive import best_adaptive, first_choices
+from tests.support.reference.known_streams import Offline, Scripted
 
 # Section 3.4: what joins nothing is -1 in R and -2 in S.
 EXAMPLE_R = Scripted((Noise.point(-1), Noise.point(2), Noise.point(3), Noise.of({2: 0.5, -1: 0.5})))

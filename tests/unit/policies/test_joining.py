@@ -24,12 +24,13 @@ from millpond.policies.kernels.kinds import JoinScore
 from millpond.policies.kernels.score_lookup import align_tables
 from millpond.policies.lfu import Lfu
 from millpond.policies.lru import Lru
-from millpond.policies.opt_offline import PlannedEviction, find_matches, plan_join
+from millpond.policies.opt_offline import find_matches, plan_join
 from millpond.policies.policy import Policy
 from millpond.policies.prob import Life, Prob
 from millpond.policies.rand import RandomEviction
 from millpond.policies.rehearse.join import heeb_join_tables, rehearse
 from millpond.policies.store import NEVER, JoinStore
+from tests.support.reference.planned_eviction import PlannedEviction
 
 Streams = tuple[Ints, Ints]
 SMALL = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=7)
