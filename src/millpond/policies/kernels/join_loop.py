@@ -18,6 +18,9 @@ from millpond.policies.kernels.kinds import JoinScore
 from millpond.policies.kernels.score_lookup import AlignedTables, look_up_score, no_tables
 from millpond.policies.store import NEVER
 
+# Indices into `counts`: the tuples kept, those of R among them, and the table in use.
+_HELD, _HELD_OF_R, _CHOICE = range(3)
+
 
 @dataclass(frozen=True, eq=False)
 class JoinTrace:
@@ -53,7 +56,7 @@ class _Settings(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """The kept tuples; the first ``counts[0]`` entries are in use."""
+    """The kept tuples; the first ``counts[_HELD]`` entries are in use."""
 
     number: Ints  # 2t for R's tuple of step t, 2t + 1 for S's
     value: Ints
@@ -71,7 +74,7 @@ class _Totals(NamedTuple):
     s_seen: Ints
     r_held: Ints
     s_held: Ints
-    counts: Ints  # tuples kept, tuples of R among them, and the table in use
+    counts: Ints  # by _HELD, _HELD_OF_R and _CHOICE
     lifetime: Floats  # the average lifetime of evicted tuples
 
 
@@ -170,36 +173,36 @@ def _run_steps(
     for t in range(start, stop):
         r_code, s_code = streams.r_code[t], streams.s_code[t]
         if by_tuple:
-            trace.results[t] = _use_partners(t, streams, kept, counts[0])
+            trace.results[t] = _use_partners(t, streams, kept, counts[_HELD])
         else:
             trace.results[t] = totals.s_held[r_code] + totals.r_held[s_code]
         totals.r_seen[r_code] += 1
         totals.s_seen[s_code] += 1
         totals.r_held[r_code] += 1
         totals.s_held[s_code] += 1
-        counts[1] += 1
-        _add_tuple(counts[0], 2 * t, streams.r[t], r_code, streams.r_end[t], kept)
-        _add_tuple(counts[0] + 1, 2 * t + 1, streams.s[t], s_code, streams.s_end[t], kept)
-        counts[0] += 2
-        excess = counts[0] - settings.size
+        counts[_HELD_OF_R] += 1
+        _add_tuple(counts[_HELD], 2 * t, streams.r[t], r_code, streams.r_end[t], kept)
+        _add_tuple(counts[_HELD] + 1, 2 * t + 1, streams.s[t], s_code, streams.s_end[t], kept)
+        counts[_HELD] += 2
+        excess = counts[_HELD] - settings.size
         if excess > 0:
             if kind == JoinScore.TABLE:
                 _score_by_table(t - start, of_r, of_s, kept, counts)
             else:
                 _score_by_rule(t, kind, kept, totals)
-            first, second = _find_lowest_two(kept.score, kept.number, counts[0])
+            first, second = _find_lowest_two(kept.score, kept.number, counts[_HELD])
             if excess == 1:
                 _evict(first, t, settings.memory, kept, totals)
             else:  # the later place goes first: filling it from the end does not move the other one
                 _evict(max(first, second), t, settings.memory, kept, totals)
                 _evict(min(first, second), t, settings.memory, kept, totals)
-        trace.kept_of_r[t] = counts[1]
+        trace.kept_of_r[t] = counts[_HELD_OF_R]
         if len(lifetimes) > 1:
             target = np.log(totals.lifetime[0])
             for j in range(len(lifetimes)):
-                if abs(lifetimes[j] - target) < abs(lifetimes[counts[2]] - target):
-                    counts[2] = j
-        trace.choices[t] = counts[2]
+                if abs(lifetimes[j] - target) < abs(lifetimes[counts[_CHOICE]] - target):
+                    counts[_CHOICE] = j
+        trace.choices[t] = counts[_CHOICE]
 
 
 @inlined
@@ -227,7 +230,7 @@ def _add_tuple(at: int, number: int, value: int, code: int, end: int, kept: _Kep
 
 @inlined
 def _score_by_table(step: int, of_r: AlignedTables, of_s: AlignedTables, kept: _Kept, counts: Ints) -> None:
-    held, choice = counts[0], counts[2]
+    held, choice = counts[_HELD], counts[_CHOICE]
     number, value, score = kept.number, kept.value, kept.score
     r_scores, r_factors = of_r.scores[choice, of_r.row[step]], of_r.factors[choice]
     s_scores, s_factors = of_s.scores[choice, of_s.row[step]], of_s.factors[choice]
@@ -241,7 +244,7 @@ def _score_by_table(step: int, of_r: AlignedTables, of_s: AlignedTables, kept: _
 
 @inlined
 def _score_by_rule(t: int, kind: int, kept: _Kept, totals: _Totals) -> None:
-    for i in range(totals.counts[0]):
+    for i in range(totals.counts[_HELD]):
         code, end = kept.code[i], kept.end[i]
         seen = totals.r_seen[code] if kept.number[i] & 1 else totals.s_seen[code]
         if kind == JoinScore.FIFO:
@@ -295,9 +298,9 @@ def _evict(at: int, t: int, memory: float, kept: _Kept, totals: _Totals) -> None
         totals.s_held[code[at]] -= 1
     else:
         totals.r_held[code[at]] -= 1
-        counts[1] -= 1
-    counts[0] -= 1
-    last = counts[0]
+        counts[_HELD_OF_R] -= 1
+    counts[_HELD] -= 1
+    last = counts[_HELD]
     number[at] = number[last]
     kept.value[at] = kept.value[last]
     code[at] = code[last]
