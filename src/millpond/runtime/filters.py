@@ -10,7 +10,7 @@ from millpond.query.closure import Range
 from millpond.query.model import Ref
 from millpond.query.number_line import Points
 from millpond.query.parts import Part
-from millpond.query.trees import conjuncts, refs
+from millpond.query.trees import aliases_in, conjuncts
 from millpond.query.types import Family, SqlType
 from millpond.runtime.sql import (
     ColumnSql,
@@ -33,7 +33,7 @@ def row_filter_sql(part: Part, alias: str, dialect: Dialect) -> str:
     own = [
         condition_sql(c, quoted_column(dialect), dialect)
         for c in conjuncts(part.condition)
-        if {r.occurrence for r in refs(c)} == {alias}
+        if aliases_in(c) == {alias}
     ]
     nodes = [n for n in closure.nodes if n.ref.occurrence == alias]
     for node in nodes:

@@ -14,7 +14,7 @@ from millpond.analysis.regions import Ordering
 from millpond.query.closure import Closure
 from millpond.query.evaluate import compile_expression
 from millpond.query.model import Ref
-from millpond.query.trees import refs
+from millpond.query.trees import sorted_refs
 
 Assignment = dict[Ref, Fraction]
 # The window in which a round lies; must not decrease.
@@ -106,7 +106,7 @@ class Layout:
         """Where a column stands for an expression, a free column of it is set so that it comes true."""
         for derived, expr in self._ordering.part.derived:
             compute = compile_expression(expr, {derived.occurrence: 0})
-            for ref in sorted(refs(expr), key=str):
+            for ref in sorted_refs(expr):
                 row = {r.column: v for r, v in solution.items() if r.occurrence == ref.occurrence}
                 at_0, at_1 = (compute(({**row, ref.column: Fraction(x)},)) for x in (0, 1))
                 step = self._closure.nodes[self._closure.index[ref]].type.step

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from millpond.engines.exact.slots import Slot
 from millpond.query.model import Aggregate, Expr, Ref, Select
 from millpond.query.parts import Part
-from millpond.query.trees import conjuncts, refs
+from millpond.query.trees import aliases_in, conjuncts
 from millpond.runtime.aggregates import groups_sql
 from millpond.runtime.sql import Dialect, all_of, condition_sql, expression_sql
 from millpond.runtime.terms import Version
@@ -49,8 +49,7 @@ class SlotJoin:
         crossing = [
             condition_sql(c, self.column_sql, Dialect.DUCKDB)
             for c in conjuncts(self.part.condition)
-            if {r.occurrence for r in refs(c)} <= set(self.scope)
-            and len({r.occurrence for r in refs(c)}) != 1
+            if aliases_in(c) <= set(self.scope) and len(aliases_in(c)) != 1
         ]
         return f"FROM {tables} WHERE {all_of(crossing)}"
 

@@ -12,7 +12,7 @@ from millpond.plan.needs import Measure
 from millpond.plan.partial_matches import TimedNeed
 from millpond.query.model import Ref
 from millpond.query.time_order import find_time_column, find_time_columns
-from millpond.query.trees import conjuncts, refs
+from millpond.query.trees import aliases_in, conjuncts, refs
 from millpond.runtime.arrow_ipc import schema_to_bytes, table_to_bytes
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.filters import column_sql, quoted_column, row_filter_sql
@@ -74,7 +74,7 @@ def _row_columns(timed: TimedNeed, table: InputTable, dialect: Dialect) -> list[
 def _own_measures(timed: TimedNeed, table: InputTable) -> Iterator[tuple[int, Measure]]:
     """The measures over columns of the occurrence, with their numbers."""
     for i, measure in enumerate(timed.need.measures):
-        if {r.occurrence for r in refs(measure.expression)} == {table.alias}:
+        if aliases_in(measure.expression) == {table.alias}:
             yield i, measure
 
 
