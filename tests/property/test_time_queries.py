@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from millpond.analysis.decide import decide
-from millpond.analysis.derived_orders import joined_columns
-from millpond.analysis.regions import Ordering
-from millpond.analysis.time_criteria import conflict_among, is_free_of_conflict
+from millpond.analysis.regions import JoinRegions
+from millpond.analysis.time_criteria import find_conflict_among, is_free_of_conflict
 from millpond.analysis.verdict import UNDETERMINED
 from millpond.frontend.parse import parse
 from millpond.query.parts import split_into_parts
@@ -59,9 +58,9 @@ def test_what_all_joins_rule_out_no_order_of_columns_brings_back() -> None:
         case = random_time_case(random.Random(seed), self_join=0.0, aggregate=0.0, distinct=1.0)
         for part in split_into_parts(parse(case.sql)[0].selects[0], disjoint=False):
             if is_timed(part):
-                ordering = Ordering(part)
-                conflict = conflict_among(ordering, joined_columns(ordering)) is not None
-                seen[is_free_of_conflict(ordering), conflict] += 1
+                regions = JoinRegions(part)
+                conflict = find_conflict_among(regions, regions.find_joined_columns()) is not None
+                seen[is_free_of_conflict(regions), conflict] += 1
     assert seen[True, True] == 0 and seen[True, False] and seen[False, True], seen
 
 

@@ -1,1 +1,1 @@
-"""Can it be bounded?  The criteria, their certificates, and the words for them."""
+"""Decides whether a query needs bounded memory: criteria, witnesses, plans and explanations."""

@@ -8,8 +8,8 @@ from itertools import product
 
 import numpy as np
 
-from millpond.analysis.join_criteria import implied_apart
-from millpond.analysis.regions import Ordering
+from millpond.analysis.join_criteria import is_implied_disequality
+from millpond.analysis.regions import JoinRegions
 from millpond.plan.classes import (
     ColumnClasses,
     NoPlanError,
@@ -38,7 +38,7 @@ from millpond.query.trees import is_aggregate, item_refs, refs
 _MAX_ZONED = 5
 
 
-def plan_of(query: Query, needs: Sequence[SelectNeeds]) -> ExactPlan:
+def derive_plan(query: Query, needs: Sequence[SelectNeeds]) -> ExactPlan:
     """A synopsis for every need; raises NoPlanError where none is known."""
     return ExactPlan(query, tuple(_select_plan(n) for n in needs))
 
@@ -85,19 +85,19 @@ def _independent(part: Part, codes: Sequence[ColumnClasses]) -> list[ColumnClass
 
 
 def _stream_plans(need: Need) -> tuple[StreamPlan, ...]:
-    ordering = Ordering(need.part, need.scope, need.outer_columns)
-    builder = _Builder(need, ordering)
+    regions = JoinRegions(need.part, need.scope, need.outer_columns)
+    builder = _Builder(need, regions)
     return tuple(builder.plan(alias) for alias in need.scope if alias != THRESHOLD)
 
 
 class _Builder:
     """Derives stream plans from the joins of one need."""
 
-    def __init__(self, need: Need, ordering: Ordering) -> None:
+    def __init__(self, need: Need, regions: JoinRegions) -> None:
         self.need = need
         self.part = need.part
-        self.ordering = ordering
-        self.closure = ordering.closure
+        self.regions = regions
+        self.closure = regions.closure
         self.refs = [n.ref for n in self.closure.nodes]
 
     def plan(self, alias: str) -> StreamPlan:
@@ -118,10 +118,10 @@ class _Builder:
         out = []
         for i in own:
             windows = []
-            for j in np.flatnonzero(self.ordering.joins[i, :]):
+            for j in np.flatnonzero(self.regions.joins[i, :]):
                 if wanted(i, int(j)):
                     windows.append(self._window(i, int(j), lower=True))
-            for j in np.flatnonzero(self.ordering.joins[:, i]):
+            for j in np.flatnonzero(self.regions.joins[:, i]):
                 if wanted(int(j), i):
                     windows.append(self._window(i, int(j), lower=False))
             if windows:
@@ -163,7 +163,7 @@ class _Builder:
                 continue
             if not all(self._visible(ref) for ref in (d.left, d.right)):
                 continue
-            if implied_apart(self.ordering, d.left, d.right):
+            if is_implied_disequality(self.regions, d.left, d.right):
                 continue
             for ref, other, shift in ((d.left, d.right, d.value), (d.right, d.left, -d.value)):
                 if ref in mine:
@@ -225,24 +225,24 @@ class _Builder:
         return self._zoned(alias, stream, own, codes, tuple(dict.fromkeys(differing)))
 
     def _is_equality(self, i: int, j: int) -> bool:
-        return bool(self.ordering.joins[i, j] and self.closure.fixed[i, j])
+        return bool(self.regions.joins[i, j] and self.closure.fixed[i, j])
 
     def _equality_codes(self, own: Iterable[int]) -> list[ColumnClasses]:
         return self._clamped(own, self._is_equality)
 
     def _inequality_columns(self, own: Iterable[int]) -> list[int]:
-        joins = self.ordering.joins & ~self.closure.fixed
+        joins = self.regions.joins & ~self.closure.fixed
         return [i for i in own if joins[i, :].any() or joins[:, i].any()]
 
     def _active_columns(self, own: Iterable[int]) -> list[int]:
-        busy = np.asarray((self.ordering.is_lower | self.ordering.is_upper).any(axis=0))
+        busy = np.asarray((self.regions.is_lower | self.regions.is_upper).any(axis=0))
         return [i for i in own if busy[i]]
 
     def _one_extreme(
         self, own: Iterable[int], columns: list[int], smallest: bool
     ) -> tuple[tuple[Extreme, ...], list[ColumnClasses]] | None:
         """One extreme over ``columns``, the other joins told apart by classes; None if that fails."""
-        joins = self.ordering.joins if smallest else self.ordering.joins.T
+        joins = self.regions.joins if smallest else self.regions.joins.T
         partners = [
             int(z)
             for z in np.flatnonzero(joins[columns, :].any(axis=0) if columns else np.zeros(0, dtype=bool))
@@ -349,10 +349,10 @@ class _Builder:
     def _zone_extremes(self, columns: Sequence[int], zones: Sequence[int]) -> tuple[Extreme, ...]:
         zone_of = dict(zip(columns, zones, strict=True))
         out = []
-        for zone, region in ((UNDER, 0), (OVER, self.ordering.active.shape[0] - 1)):
+        for zone, region in ((UNDER, 0), (OVER, self.regions.active.shape[0] - 1)):
             mine = [x for x in columns if zone_of[x] == zone]
             for smallest in (True, False):
-                active = self.ordering.active[region] if smallest else self.ordering.active[region].T
+                active = self.regions.active[region] if smallest else self.regions.active[region].T
                 partners = [
                     int(z)
                     for z in np.flatnonzero(active[mine, :].any(axis=0) if mine else np.zeros(0, dtype=bool))

@@ -1,261 +1,244 @@
-"""Select-project-join: the conditions of paper 1, each as one function.
+"""The criteria of paper 1 for select-project-join queries: Theorems 5.6 and 5.10.
 
-A condition is decided on the closure of the whole query (section 6 of paper 1 as a constant number of
-look-ups a pair of joins) instead of on every locally totally ordered query derived from it.  What a
-function returns is a *violation*: the columns that force memory to grow, and the layout of values
-from which a certificate is built.
+``decide_counted_join`` decides Theorem 5.6 (duplicates kept: matches are counted) and
+``decide_existence_join`` decides Theorem 5.10 (DISTINCT: only the existence of a match matters).
+
+The paper states the conditions for every locally totally ordered (LTO) query derived from the query.  Here
+each condition is decided at once, on the closure of the whole query (section 6 of paper 1), with a constant
+number of look-ups per pair of joins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from millpond.analysis.regions import Bools, Ordering
+from millpond.analysis.regions import Bools, JoinRegions
+from millpond.analysis.violations import MovingColumns, Violation, ViolationCode
 from millpond.query.model import Ref
 
+# --- theorems ----------------------------------------------------------------------------------------
 
-@dataclass(frozen=True)
-class Track:
-    """Columns that move together, one window a round, in one region.
 
-    ``slope`` is +1 where later rounds lie higher.  Of two tracks in a region the one with the smaller
-    ``level`` lies below the other in every round.
+def decide_counted_join(
+    regions: JoinRegions, projected: Iterable[Ref], code: ViolationCode
+) -> list[Violation]:
+    """Decide Theorem 5.6 of paper 1 (duplicate-preserving); no violation means bounded.
+
+    ``code`` is the code for an unbounded projected column.
     """
+    return [
+        *find_unbounded_projections(regions, projected, code),
+        *find_unbounded_equality_joins(regions),
+        *find_counted_inequality_joins(regions),
+        *find_counted_disequality_joins(regions),
+    ]
 
-    columns: tuple[Ref, ...]
-    region: int
-    slope: int = 1
-    level: int = 0
 
+def decide_existence_join(
+    regions: JoinRegions, projected: Iterable[Ref], code: ViolationCode
+) -> list[Violation]:
+    """Decide Theorem 5.10 of paper 1 (duplicate-eliminating); no violation means bounded.
 
-@dataclass(frozen=True)
-class Violation:
-    """Why memory must grow: of ``keeper`` (an occurrence) any number of rows must be told apart.
-
-    ``joins`` are pairs (lower side, upper side) of cross-stream joins.  ``alternatives`` are other tracks
-    that may show it.
+    ``<>`` joins never make such a query unbounded.  ``code`` is the code for an unbounded projected column.
     """
+    conflict = find_conflicting_references(regions)
+    return [
+        *find_unbounded_projections(regions, projected, code),
+        *find_unbounded_equality_joins(regions),
+        *([conflict] if conflict is not None else []),
+    ]
 
-    code: str
-    keeper: str
-    columns: tuple[Ref, ...]
-    joins: tuple[tuple[Ref, Ref], ...]
-    tracks: tuple[Track, ...]
-    alternatives: tuple[tuple[Track, ...], ...] = ()
+
+# --- conditions --------------------------------------------------------------------------------------
 
 
-def unbounded_projection(ordering: Ordering, projected: Iterable[Ref], code: str) -> list[Violation]:
+def find_unbounded_projections(
+    regions: JoinRegions, projected: Iterable[Ref], code: ViolationCode
+) -> list[Violation]:
     """C1 of Theorems 5.6 and 5.10: every projected column must be bounded."""
-    closure = ordering.closure
+    closure = regions.closure
     out = []
     for ref in projected:
-        if ref not in ordering.part.nulls and not closure.is_bounded(ref):
-            region = _some_region(ordering, closure.index[ref])
-            out.append(Violation(code, ref.occurrence, (ref,), (), (Track((ref,), region),)))
+        if ref not in regions.part.nulls and not closure.is_bounded(ref):
+            moving = MovingColumns((ref,), regions.find_top_region(closure.index[ref]))
+            out.append(Violation(code, ref.occurrence, (ref,), (), (moving,)))
     return out
 
 
-def unbounded_equality(ordering: Ordering) -> list[Violation]:
-    """C2: the columns of an equality join, stated or implied, must be bounded."""
-    closure = ordering.closure
+def find_unbounded_equality_joins(regions: JoinRegions) -> list[Violation]:
+    """C2 of Theorems 5.6 and 5.10: the columns of an equality join, stated or implied, must be bounded."""
+    closure = regions.closure
     loose = ~closure.bounded
-    pairs = np.argwhere(ordering.across & closure.fixed & loose[:, None] & loose[None, :])
+    pairs = np.argwhere(regions.across & closure.fixed & loose[:, None] & loose[None, :])
     out = []
-    for i, j in _preferred(ordering, pairs):
-        left, right = closure.nodes[i].ref, closure.nodes[j].ref
-        track = Track((left, right), _some_region(ordering, i))
-        out.append(
-            Violation("unbounded-equality-join", left.occurrence, (left, right), ((left, right),), (track,))
-        )
+    for i, j in _prefer_stated(regions, pairs):
+        pair = closure.nodes[i].ref, closure.nodes[j].ref
+        moving = MovingColumns(pair, regions.find_top_region(i))
+        code = ViolationCode.UNBOUNDED_EQUALITY_JOIN
+        out.append(Violation(code, pair[0].occurrence, pair, (pair,), (moving,)))
     return out
 
 
-def counted_inequality(ordering: Ordering) -> list[Violation]:
-    """C3 of Theorem 5.6: with duplicates no inequality join may have both ends in one open region."""
-    anywhere = np.asarray(ordering.active.any(axis=0))
+def find_counted_inequality_joins(regions: JoinRegions) -> list[Violation]:
+    """C3 of Theorem 5.6: no inequality join may have both sides in one region."""
+    anywhere = np.asarray(regions.active.any(axis=0))
     out = []
-    for i, j in _preferred(ordering, np.argwhere(anywhere)):
-        region = int(np.flatnonzero(ordering.active[:, i, j])[0])
-        low, high = ordering.closure.nodes[i].ref, ordering.closure.nodes[j].ref
-        track = Track((low, high), region)
-        keeper = _waiting(ordering, low, high).occurrence
-        out.append(Violation("counted-inequality-join", keeper, (low, high), ((low, high),), (track,)))
+    for i, j in _prefer_stated(regions, np.argwhere(anywhere)):
+        region = int(np.flatnonzero(regions.active[:, i, j])[0])
+        pair = regions.closure.nodes[i].ref, regions.closure.nodes[j].ref
+        kept = _kept_side(regions, *pair).occurrence
+        code = ViolationCode.COUNTED_INEQUALITY_JOIN
+        out.append(Violation(code, kept, pair, (pair,), (MovingColumns(pair, region),)))
     return out
 
 
-def counted_disequality(ordering: Ordering) -> list[Violation]:
-    """With duplicates, ``<>`` is a join that must be counted unless the closure orders its two sides."""
-    closure = ordering.closure
+def find_counted_disequality_joins(regions: JoinRegions) -> list[Violation]:
+    """With duplicates, no ``<>`` join may have both sides in one region, unless an order implies it."""
+    closure = regions.closure
     out = []
-    for d in ordering.part.apart:
+    for d in regions.part.apart:
         if d.right is None:
             continue
         i, j = closure.index[d.left], closure.index[d.right]
-        if not ordering.across[i, j]:
+        if not regions.across[i, j] or is_implied_disequality(regions, d.left, d.right):
             continue
-        if implied_apart(ordering, d.left, d.right):
-            continue
-        regions = np.flatnonzero(ordering.possible[:, i] & ordering.possible[:, j])
-        if len(regions):
-            pair, held = (d.left, d.right), _waiting(ordering, d.left, d.right)
-            track = Track((held,), int(regions[0]))
-            out.append(Violation("counted-disequality-join", held.occurrence, pair, (pair,), (track,)))
+        shared = np.flatnonzero(regions.can_grow[:, i] & regions.can_grow[:, j])
+        if len(shared):
+            pair, kept = (d.left, d.right), _kept_side(regions, d.left, d.right)
+            moving = MovingColumns((kept,), int(shared[0]))
+            code = ViolationCode.COUNTED_DISEQUALITY_JOIN
+            out.append(Violation(code, kept.occurrence, pair, (pair,), (moving,)))
     return out
 
 
-def _waiting(ordering: Ordering, left: Ref, right: Ref) -> Ref:
-    """The side of a join whose rows wait for the other's: the left one, unless it comes after the right."""
-    time = ordering.time
-    a, b = (time.groups[time.group_numbers[ref.occurrence]] for ref in (left, right))
-    return right if time.is_not_after(b, a) and not time.is_not_after(a, b) else left
-
-
-def implied_apart(ordering: Ordering, left: Ref, right: Ref) -> bool:
+def is_implied_disequality(regions: JoinRegions, left: Ref, right: Ref) -> bool:
     """Every disequality between the two columns follows from their order."""
     return all(
-        ordering.closure.keeps_apart(left, right, d.value)
-        for d in ordering.part.apart
+        regions.closure.keeps_apart(left, right, d.value)
+        for d in regions.part.apart
         if (d.left, d.right) == (left, right)
     )
 
 
-def conflicting_references(ordering: Ordering) -> Violation | None:
-    """C3 of Theorem 5.10: two joins of one stream that need different rows of it kept.
+def find_conflicting_references(regions: JoinRegions) -> Violation | None:
+    """C3 of Theorem 5.10: no two joins of one stream may require different rows of it to be kept.
 
-    Two joins conflict where both can be active, in the same region or in two, unless the closure makes
-    one row serve both (``proofs`` of the criterion: the only cycles that exclude the two at once are the
-    look-ups below).
+    Two joins conflict if both can be active, in one region or in two, unless the closure makes one row
+    serve both.  The three functions below look up the only cycles that exclude that both are active.
     """
-    return _both_lower(ordering) or _both_upper(ordering) or _lower_and_upper(ordering)
+    return _find_both_lower(regions) or _find_both_upper(regions) or _find_lower_and_upper(regions)
 
 
-def _reached(members: Bools, joined: Bools) -> Bools:
-    """reached[s, j]: some column of occurrence s is joined to column j."""
-    return np.asarray(members.astype(np.float32) @ joined.astype(np.float32) > 0)
-
-
-def _regions(ordering: Ordering) -> range:
-    return range(ordering.active.shape[0])
-
-
-def _both_lower(ordering: Ordering) -> Violation | None:
-    """A < C and B < E, with C reachable below B: A may rise while B falls."""
-    active, below, members, owner = ordering.active, ordering.closure.below, ordering.members, ordering.owner
-    reached = [_reached(members, active[r]) for r in _regions(ordering)]
-    busy = ordering.is_lower
-    for r1, r2 in product(_regions(ordering), repeat=2):
+def _find_both_lower(regions: JoinRegions) -> Violation | None:
+    """A < C and B < E, where B need not stay below C: A can rise while B falls."""
+    active, below, members, owner = regions.active, regions.closure.below, regions.members, regions.owner
+    reached = [_reached_columns(members, active[r]) for r in regions.numbers]
+    busy = regions.is_lower
+    for r1, r2 in product(regions.numbers, repeat=2):
         if r1 > r2:
             continue
         clash = busy[r2][:, None] & reached[r1][owner] & ~below
         for b, c in np.argwhere(clash)[:1]:
             a = _first(active[r1][:, c] & members[owner[b]])
             e = _first(active[r2][b, :])
-            return _opposed(ordering, (a, c, r1, 0), (b, e, r2, 1), keeper=a)
+            return _conflict(regions, (a, c, r1, 0), (b, e, r2, 1), kept=a)
     return None
 
 
-def _both_upper(ordering: Ordering) -> Violation | None:
-    """C < A and E < B, the mirror image."""
-    active, below, members, owner = ordering.active, ordering.closure.below, ordering.members, ordering.owner
-    reached = [_reached(members, active[r].T) for r in _regions(ordering)]
-    busy = ordering.is_upper
-    for r1, r2 in product(_regions(ordering), repeat=2):
+def _find_both_upper(regions: JoinRegions) -> Violation | None:
+    """C < A and E < B, the mirror image of ``_find_both_lower``."""
+    active, below, members, owner = regions.active, regions.closure.below, regions.members, regions.owner
+    reached = [_reached_columns(members, active[r].T) for r in regions.numbers]
+    busy = regions.is_upper
+    for r1, r2 in product(regions.numbers, repeat=2):
         if r1 < r2:
             continue
         clash = busy[r2][:, None] & reached[r1][owner] & ~below.T
         for b, c in np.argwhere(clash)[:1]:
             a = _first(active[r1][c, :] & members[owner[b]])
             e = _first(active[r2][:, b])
-            return _opposed(ordering, (c, a, r1, 1), (e, b, r2, 0), keeper=a)
+            return _conflict(regions, (c, a, r1, 1), (e, b, r2, 0), kept=a)
     return None
 
 
-def _lower_and_upper(ordering: Ordering) -> Violation | None:
-    """C < A and B < E: A wants large, B wants small."""
-    active, below, members, owner = ordering.active, ordering.closure.below, ordering.members, ordering.owner
+def _find_lower_and_upper(regions: JoinRegions) -> Violation | None:
+    """C < A and B < E: one join prefers rows with a large A, the other rows with a small B."""
+    active, below, members, owner = regions.active, regions.closure.below, regions.members, regions.owner
     same = owner[:, None] == owner[None, :]
-    is_upper, is_lower = ordering.is_upper, ordering.is_lower
-    for r in _regions(ordering):
+    is_upper, is_lower = regions.is_upper, regions.is_lower
+    for r in regions.numbers:
         for a, b in np.argwhere(is_upper[r][:, None] & is_lower[r][None, :] & same)[:1]:
             c, e = _first(active[r][:, a]), _first(active[r][b, :])
-            nodes = ordering.closure.nodes
+            nodes = regions.closure.nodes
             columns = tuple(dict.fromkeys(nodes[x].ref for x in (c, a, b, e)))
             joins = ((nodes[c].ref, nodes[a].ref), (nodes[b].ref, nodes[e].ref))
-            keeper = nodes[a].ref.occurrence
-            return Violation("conflicting-references", keeper, columns, joins, (Track(columns, r),))
-    for r1, r2 in product(_regions(ordering), repeat=2):
+            kept = nodes[a].ref.occurrence
+            code = ViolationCode.CONFLICTING_REFERENCES
+            return Violation(code, kept, columns, joins, (MovingColumns(columns, r),))
+    for r1, r2 in product(regions.numbers, repeat=2):
         if r1 < r2:
             clash = is_upper[r1][:, None] & is_lower[r2][None, :] & same & ~below.T
             for a, b in np.argwhere(clash)[:1]:
                 c, e = _first(active[r1][:, a]), _first(active[r2][b, :])
-                return _opposed(ordering, (c, a, r1, 0), (b, e, r2, 0), keeper=a, slopes=(1, 1))
+                return _conflict(regions, (c, a, r1, 0), (b, e, r2, 0), kept=a, directions=(1, 1))
         if r1 > r2:
-            above, under = _reached(members, active[r1].T), _reached(members, active[r2])
+            above, under = _reached_columns(members, active[r1].T), _reached_columns(members, active[r2])
             for s in range(len(members)):
                 clash = above[s][:, None] & under[s][None, :] & ~below
                 for c, e in np.argwhere(clash)[:1]:
                     a, b = _first(active[r1][c, :] & members[s]), _first(active[r2][:, e] & members[s])
-                    return _opposed(ordering, (c, a, r1, 0), (b, e, r2, 0), keeper=a, slopes=(1, 1))
+                    return _conflict(regions, (c, a, r1, 0), (b, e, r2, 0), kept=a, directions=(1, 1))
     return None
 
 
-def _opposed(
-    ordering: Ordering,
+# --- helpers -----------------------------------------------------------------------------------------
+
+
+def _conflict(
+    regions: JoinRegions,
     first: tuple[int, int, int, int],
     second: tuple[int, int, int, int],
-    keeper: int,
-    slopes: tuple[int, int] = (1, -1),
+    kept: int,
+    directions: tuple[int, int] = (1, -1),
 ) -> Violation:
-    nodes = ordering.closure.nodes
+    """The violation by two joins, each given as (lower side, upper side, region, level)."""
+    nodes = regions.closure.nodes
     joins = tuple((nodes[low].ref, nodes[high].ref) for low, high, _, _ in (first, second))
-    tracks = tuple(
-        Track(pair, region, slope, level)
-        for pair, (_, _, region, level), slope in zip(joins, (first, second), slopes, strict=True)
+    moving = tuple(
+        MovingColumns(pair, region, direction, level)
+        for pair, (_, _, region, level), direction in zip(joins, (first, second), directions, strict=True)
     )
     columns = tuple(dict.fromkeys(ref for pair in joins for ref in pair))
-    return Violation("conflicting-references", nodes[keeper].ref.occurrence, columns, joins, tracks)
+    code = ViolationCode.CONFLICTING_REFERENCES
+    return Violation(code, nodes[kept].ref.occurrence, columns, joins, moving)
 
 
-def duplicate_preserving(ordering: Ordering, projected: Iterable[Ref], code: str) -> list[Violation]:
-    """Theorem 5.6 on every derived LTO query; empty means bounded."""
-    return [
-        *unbounded_projection(ordering, projected, code),
-        *unbounded_equality(ordering),
-        *counted_inequality(ordering),
-        *counted_disequality(ordering),
-    ]
+def _kept_side(regions: JoinRegions, left: Ref, right: Ref) -> Ref:
+    """The side of a join whose rows are kept for the other: the left one, unless it is the later one."""
+    time = regions.time
+    a, b = (time.group_of(ref.occurrence) for ref in (left, right))
+    return right if time.is_not_after(b, a) and not time.is_not_after(a, b) else left
 
 
-def duplicate_eliminating(ordering: Ordering, projected: Iterable[Ref], code: str) -> list[Violation]:
-    """Theorem 5.10 on every derived LTO query; empty means bounded.  ``<>`` never decides here."""
-    conflict = conflicting_references(ordering)
-    return [
-        *unbounded_projection(ordering, projected, code),
-        *unbounded_equality(ordering),
-        *([conflict] if conflict is not None else []),
-    ]
-
-
-def _some_region(ordering: Ordering, column: int) -> int:
-    """A region in which an unbounded column can go on; the upper end where there is a choice."""
-    return int(np.flatnonzero(ordering.possible[:, column])[-1])
+def _reached_columns(members: Bools, joined: Bools) -> Bools:
+    """reached[s, j]: some column of stream s is joined to column j."""
+    return np.asarray(members.astype(np.float32) @ joined.astype(np.float32) > 0)
 
 
 def _first(mask: Bools) -> int:
     return int(np.flatnonzero(mask)[0])
 
 
-def _preferred(ordering: Ordering, pairs: NDArray[np.intp]) -> list[tuple[int, int]]:
-    """The pairs that the user wrote or, where all are implied, the first of them."""
-    index = ordering.closure.index
+def _prefer_stated(regions: JoinRegions, pairs: NDArray[np.intp]) -> list[tuple[int, int]]:
+    """The pairs that the user wrote or, if all of them are implied, the first one."""
+    index = regions.closure.index
     stated = {
         (index[e.difference.left], index[e.difference.right])
-        for e in ordering.part.edges
+        for e in regions.part.edges
         if e.difference.left is not None and e.difference.right is not None
     }
     every = [(int(i), int(j)) for i, j in pairs]

@@ -1,7 +1,7 @@
-"""What the theorems of paper 2 say of a query, as they were published, where that differs from the verdict.
+"""What the theorems of paper 2, as published, say about a query, where that differs from the verdict.
 
-Theorem 1 (with duplicates) asks for more than is needed.  Theorem 2 (without) is only sufficient, and not
-even that: it lets some queries pass whose memory must grow.  Neither knows ``<=`` between timestamps.
+Theorem 1 (with duplicates) requires more than is needed.  Theorem 2 (DISTINCT) is meant to be sufficient, but
+accepts some queries whose memory must grow.  Neither covers ``<=`` between timestamps.
 """
 
 from __future__ import annotations
@@ -11,19 +11,25 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
-from millpond.analysis.join_criteria import conflicting_references, unbounded_equality, unbounded_projection
-from millpond.analysis.regions import Ordering
+from millpond.analysis.join_criteria import (
+    find_conflicting_references,
+    find_unbounded_equality_joins,
+    find_unbounded_projections,
+)
+from millpond.analysis.regions import JoinRegions
+from millpond.analysis.violations import ViolationCode
 from millpond.query.model import Ref, Select
 from millpond.query.parts import Part
 from millpond.query.time_order import TimeGroup, TimeOrder
 from millpond.query.trees import is_aggregate, item_refs
 
-_ONE = "Theorem 1 of Schiff and Özçep would refuse it"
-_TWO = "Theorem 2 of Schiff and Özçep"
+_THEOREM_1 = "Theorem 1 of Schiff and Özçep"
+_THEOREM_2 = "Theorem 2 of Schiff and Özçep"
+_PROJECTION = ViolationCode.UNBOUNDED_PROJECTION
 
 
-def published_verdict(select: Select, part: Part, distinct: bool, bounded: bool) -> str | None:
-    """What the paper's own theorem says of a part, and why it differs; None where it agrees or is silent."""
+def describe_published_verdict(select: Select, part: Part, distinct: bool, bounded: bool) -> str | None:
+    """How the published theorem differs from the verdict, and why; None if it agrees or does not apply."""
     order = TimeOrder(part)
     if is_aggregate(select) or len(order.endless) < 2:
         return None
@@ -31,15 +37,15 @@ def published_verdict(select: Select, part: Part, distinct: bool, bounded: bool)
         return None
     projected = sorted(item_refs(select.items), key=str)
     if distinct:
-        failed = theorem_2(Ordering(part), projected)
+        failed = find_failing_condition_of_theorem_2(JoinRegions(part), projected)
         if bounded and failed is not None:
-            return f"{_TWO} does not cover it: {failed}. The order in time makes that harmless"
+            return f"{_THEOREM_2} does not cover it: {failed}. The order in time makes that harmless"
         if not bounded and failed is None:
-            return f"{_TWO} would accept it: it looks at each stream alone, and not at those before it"
+            return f"{_THEOREM_2} would accept it: it ignores the streams that come before a stream"
         return None
-    failed = theorem_1(part, projected)
+    failed = find_failing_condition_of_theorem_1(part, projected)
     if bounded and failed is not None:
-        return f"{_ONE}: {failed}. Counting the partial matches of every set of streams does without"
+        return f"{_THEOREM_1} would refuse it: {failed}. Counting partial matches makes that unnecessary"
     return None
 
 
@@ -49,39 +55,39 @@ def _pairs(groups: Iterable[TimeGroup]) -> Iterable[tuple[TimeGroup, TimeGroup]]
         yield b, a
 
 
-def theorem_2(ordering: Ordering, projected: Iterable[Ref]) -> str | None:
-    """The first of C1 to C3 that fails."""
-    if unbounded_projection(ordering, projected, ""):
-        return "its C1 wants every projected column bounded"
-    if unbounded_equality(ordering):
-        return "its C2 wants every equality join bounded"
-    if conflicting_references(ordering) is not None:
-        return "its C3 wants a single column of each stream in inequality joins"
+def find_failing_condition_of_theorem_2(regions: JoinRegions, projected: Iterable[Ref]) -> str | None:
+    """The first condition of Theorem 2 of paper 2, as published, that fails (C1 to C3)."""
+    if find_unbounded_projections(regions, projected, _PROJECTION):
+        return "its C1 requires every projected column to be bounded"
+    if find_unbounded_equality_joins(regions):
+        return "its C2 requires every equality join to be bounded"
+    if find_conflicting_references(regions) is not None:
+        return "its C3 requires a single column of each stream in inequality joins"
     return None
 
 
-def theorem_1(part: Part, projected: Iterable[Ref]) -> str | None:
-    """The first of C1 to C5 that fails."""
-    forest = _Forest(TimeOrder(part))
-    ordering = Ordering(part)
+def find_failing_condition_of_theorem_1(part: Part, projected: Iterable[Ref]) -> str | None:
+    """The first condition of Theorem 1 of paper 2, as published, that fails (C1 to C5)."""
+    forest = _TimeForest(TimeOrder(part))
+    regions = JoinRegions(part)
     for group in forest.groups:
         if len(forest.parents[group]) > 1:
             names = " and ".join(_name(p) for p in forest.parents[group])
-            return f"its C1 wants a tree, and both {names} come right after {_name(group)}"
+            return f"its C1 requires a tree, and both {names} come right after {_name(group)}"
     for edge in part.edges:
         left, right = edge.difference.left, edge.difference.right
         if left is not None and right is not None and not forest.may_join(left, right):
-            return f"its C2 allows joins of neighbours only, and {edge.text} is not one"
+            return f"its C2 allows only joins of neighbours, and {edge.text} is not one"
     for ref in projected:
         depth = forest.depth_of(ref)
         if depth is not None and depth > 1:
             return f"its C3 refuses {ref} in the result, two steps before the last stream"
     kept = [r for r in projected if forest.depth_of(r) != 0 or len(forest.roots) > 1]
-    if unbounded_projection(ordering, kept, ""):
-        return "its C3 wants projected columns bounded, but for those of the last stream"
-    if unbounded_equality(ordering):
-        return "its C4 wants equality joins bounded"
-    if ordering.active.any():
+    if find_unbounded_projections(regions, kept, _PROJECTION):
+        return "its C3 requires projected columns to be bounded, except those of the last stream"
+    if find_unbounded_equality_joins(regions):
+        return "its C4 requires equality joins to be bounded"
+    if regions.active.any():
         return "its C5 allows no inequality join of unbounded columns"
     return None
 
@@ -91,8 +97,8 @@ def _name(group: TimeGroup) -> str:
 
 
 @dataclass(frozen=True)
-class _Forest:
-    """The streams, each below the one that comes right after it."""
+class _TimeForest:
+    """The time groups as a forest: the parent of a group comes right after it."""
 
     order: TimeOrder
 

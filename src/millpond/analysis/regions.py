@@ -1,12 +1,13 @@
-"""Where joined columns can go on taking new values: the regions beyond and between constants.
+"""The regions of the value axis in which joined columns can take infinitely many values.
 
-Integers crowd only below the smallest and above the largest constant.  Dense values crowd between any
-two constants as well.  A join can cost memory only where both its ends can lie in one region.
+Integers do so only below the smallest and above the largest constant; dense values also between any two
+constants.  A join can cost memory only where both its sides can lie in one region.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -21,22 +22,23 @@ from millpond.query.types import Domain
 Bools = NDArray[np.bool_]
 
 
-class Ordering:
-    """The cross-stream joins of a part and the regions they can be active in.
+class JoinRegions:
+    """The cross-stream joins of a part, and the regions in which each of them is active.
 
-    Arrays are indexed by the closure's nodes; regions count upward, 0 being below every constant.
-    Streams with equal timestamps are one stream; ``owner`` is its number.
+    Arrays are indexed by the nodes (columns) of the closure.  Regions are numbered upward; region 0 lies
+    below every constant.  Streams with equal timestamps count as one stream: ``owner`` is the number of the
+    time group that a column belongs to.
     """
 
     def __init__(
         self, part: Part, scope: Collection[str] | None = None, outer_columns: Collection[Ref] = ()
     ) -> None:
-        """``scope`` restricts the view to some occurrences, and to ``outer_columns`` of the others."""
+        """Restrict the joins to occurrences in ``scope`` (None: all) and ``outer_columns`` of the others."""
         self.part = part
         self.closure: Closure = part.closure
         self.time = TimeOrder(part)
-        groups = self.time.group_numbers
-        self.owner = np.array([groups[n.ref.occurrence] for n in self.closure.nodes], dtype=np.intp)
+        numbers = self.time.group_numbers
+        self.owner = np.array([numbers[n.ref.occurrence] for n in self.closure.nodes], dtype=np.intp)
         values = np.array([n.type.domain is not Domain.TIME for n in self.closure.nodes], dtype=bool)
         self.across: Bools = (self.owner[:, None] != self.owner[None, :]) & values[:, None] & values[None, :]
         if scope is not None:
@@ -50,31 +52,45 @@ class Ordering:
         return self.across & self.closure.finite & ~self.closure.by_constants
 
     @cached_property
-    def possible(self) -> Bools:
-        """possible[r, i]: column i can take any number of values in region r."""
-        closure = self.closure
-        n = len(closure.nodes)
-        ranges = [closure.range(node.ref) for node in closure.nodes]
-        dense = [i for i in range(n) if not closure.stepped[i]]
-        cuts = sorted({x for i in dense for x in (ranges[i].low, ranges[i].high) if x is not None})
-        top = max(len(cuts), 1)
-        out = np.zeros((top + 1, n), dtype=bool)
-        # Dense values crowd between those of relations as well, wherever these may lie.
+    def cuts(self) -> tuple[Fraction, ...]:
+        """The constants between which dense columns have regions; region r lies below cut r."""
+        ranges = [self.closure.range(node.ref) for node in self.closure.nodes]
+        dense = np.flatnonzero(~self.closure.stepped)
+        return tuple(sorted({x for i in dense for x in (ranges[i].low, ranges[i].high) if x is not None}))
+
+    @cached_property
+    def can_grow(self) -> Bools:
+        """can_grow[r, i]: column i can take infinitely many values in region r."""
+        closure, cuts = self.closure, self.cuts
+        top = self.top
+        out = np.zeros((top + 1, len(closure.nodes)), dtype=bool)
+        # Dense values can crowd between the values of relations too, wherever these lie.
         loose = ~closure.stepped & ~closure.pinned
         by_itself = closure.with_anchors(()) if closure.anchors else closure
         out[0] = np.where(loose, by_itself.unbounded_below, closure.unbounded_below)
         out[top] = np.where(loose, by_itself.unbounded_above, closure.unbounded_above)
         for i in np.flatnonzero(loose):
-            low, high = ranges[i].low, ranges[i].high
+            values = closure.range(closure.nodes[i].ref)
             for r in range(1, top):
-                out[r, i] = (low is None or low <= cuts[r - 1]) and (high is None or high >= cuts[r])
-        self.cuts = tuple(cuts)
+                out[r, i] = (values.low is None or values.low <= cuts[r - 1]) and (
+                    values.high is None or values.high >= cuts[r]
+                )
         return out
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the regions."""
+        return range(self.top + 1)
+
+    @property
+    def top(self) -> int:
+        """The number of the region above every constant."""
+        return max(len(self.cuts), 1)
 
     @cached_property
     def active(self) -> NDArray[np.bool_]:
-        """active[r, i, j]: the join i, j with both ends in region r."""
-        return self.joins & self.possible[:, :, None] & self.possible[:, None, :]
+        """active[r, i, j]: the join i, j with both sides in region r."""
+        return self.joins & self.can_grow[:, :, None] & self.can_grow[:, None, :]
 
     @cached_property
     def is_lower(self) -> Bools:
@@ -88,5 +104,13 @@ class Ordering:
 
     @cached_property
     def members(self) -> Bools:
-        """members[s, i]: column i belongs to stream s."""
+        """members[s, i]: column i belongs to time group s."""
         return np.asarray(np.arange(len(self.time.groups))[:, None] == self.owner[None, :])
+
+    def find_joined_columns(self) -> tuple[int, ...]:
+        """The columns that take part in an active join."""
+        return tuple(int(i) for i in np.flatnonzero((self.is_lower | self.is_upper).any(axis=0)))
+
+    def find_top_region(self, column: int) -> int:
+        """The highest region in which an unbounded column can grow."""
+        return int(np.flatnonzero(self.can_grow[:, column])[-1])

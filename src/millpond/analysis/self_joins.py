@@ -1,9 +1,10 @@
-"""Duplicate-eliminating self-joins: occurrences that say nothing new (section 8.1 of paper 1).
+"""Duplicate-eliminating self-joins: removes covered occurrences (section 8.1 of paper 1).
 
-Paper 1 removes redundant occurrences from each derived LTO query over all columns, and then finds
-unbounded what is not.  Here covered occurrences are removed from the query first; only if conditions
-still fail is it split by the order of the columns that matter, piece by piece as long as needed, and
-covered occurrences removed again.
+An occurrence is covered by another of the same stream if every condition on it also holds for the other, so
+DISTINCT results do not change without it.  Paper 1 removes covered occurrences from each derived LTO query
+over all columns, which calls some bounded queries unbounded.  Here they are removed from the query first.
+Only if the criterion still fails is the query split by the order of its columns, as often as needed, and
+covered occurrences are removed from each piece.
 """
 
 from __future__ import annotations
@@ -12,28 +13,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from millpond.analysis.join_criteria import Violation
+from millpond.analysis.violations import Violation
 from millpond.query.closure import Closure
 from millpond.query.model import Comparison, Condition, Literal, Op, Ref
 from millpond.query.parts import Part, add_literal, replace_occurrence
 
-# Pieces looked at before giving up; their number is exponential in the columns of the occurrences.
+# Pieces tried before giving up; their number is exponential in the number of columns.
 MAX_PIECES = 100
 
 
 def has_self_join(part: Part) -> bool:
+    """Some stream occurs more than once."""
     names = [o.table.name for o in part.select.occurrences]
     return len(set(names)) < len(names)
 
 
-def without_covered(part: Part, projected: Sequence[Ref]) -> tuple[Part, tuple[Ref, ...]]:
-    """Definition 8.2, applied until no occurrence is covered by another.
+def remove_covered_occurrences(part: Part, projected: Sequence[Ref]) -> tuple[Part, tuple[Ref, ...]]:
+    """Apply Definition 8.2 of paper 1 until no occurrence is covered; returns the projected columns, too.
 
-    The columns projected from a removed occurrence are those of the one that covers it.
+    Columns projected from a removed occurrence are replaced by those of the occurrence that covers it.
     """
     refs = tuple(projected)
     while True:
-        pair = _covered_pair(part, refs)
+        pair = _find_covered_pair(part, refs)
         if pair is None:
             return part, refs
         old, new = pair
@@ -45,28 +47,29 @@ def without_covered(part: Part, projected: Sequence[Ref]) -> tuple[Part, tuple[R
         refs = tuple(dict.fromkeys(Ref(new, r.column) if r.occurrence == old else r for r in refs))
 
 
-def _covered_pair(part: Part, projected: Sequence[Ref]) -> tuple[str, str] | None:
+def _find_covered_pair(part: Part, projected: Sequence[Ref]) -> tuple[str, str] | None:
+    """A covered occurrence and the one that covers it."""
     occurrences = part.select.occurrences
     for old in occurrences:
         for new in occurrences:
             if (
                 old is not new
                 and old.table.name == new.table.name
-                and _covers(part, old.alias, new.alias, projected)
+                and _is_covered(part, old.alias, new.alias, projected)
             ):
                 return old.alias, new.alias
     return None
 
 
-def _covers(part: Part, old: str, new: str, projected: Sequence[Ref]) -> bool:
-    """Every condition on ``old`` holds for ``new`` as well, and projected columns agree."""
+def _is_covered(part: Part, old: str, new: str, projected: Sequence[Ref]) -> bool:
+    """Every condition on ``old`` also holds for ``new``, and their projected columns are equal."""
     closure = part.closure
     mine = [n.ref for n in closure.nodes if n.ref.occurrence == old]
     rest: list[Ref | None] = [*(n.ref for n in closure.nodes if n.ref.occurrence != old), None]
     for ref in projected:
-        if ref.occurrence == old and not _equal(part, ref, Ref(new, ref.column)):
+        if ref.occurrence == old and not _is_equal(part, ref, Ref(new, ref.column)):
             return False
-    if not _same_filters(part, old, new):
+    if not _has_same_filters(part, old, new):
         return False
     ends: list[Ref | None] = [*mine, *rest]
     for left in ends:
@@ -74,44 +77,44 @@ def _covers(part: Part, old: str, new: str, projected: Sequence[Ref]) -> bool:
             touches = [r for r in (left, right) if r is not None and r.occurrence == old]
             if not touches or left == right:
                 continue
-            if not _implied(closure, left, right, old, new):
+            if not _is_implied(closure, left, right, old, new):
                 return False
-    return all(_disequality_implied(part, i, old, new) for i in range(len(part.apart)))
+    return all(_is_disequality_implied(part, i, old, new) for i in range(len(part.apart)))
 
 
-def _moved(ref: Ref | None, old: str, new: str) -> Ref | None:
+def _rename(ref: Ref | None, old: str, new: str) -> Ref | None:
     return Ref(new, ref.column) if ref is not None and ref.occurrence == old else ref
 
 
-def _equal(part: Part, a: Ref, b: Ref) -> bool:
-    """Two columns hold the same value in every match, or are both NULL."""
+def _is_equal(part: Part, a: Ref, b: Ref) -> bool:
+    """The two columns have the same value in every match, or both are NULL."""
     closure = part.closure
     if a in part.nulls or b in part.nulls:
         return a in part.nulls and b in part.nulls
     return b in closure.index and closure.bound(a, b) == closure.bound(b, a) == (Fraction(0), False)
 
 
-def _implied(closure: Closure, left: Ref | None, right: Ref | None, old: str, new: str) -> bool:
-    """A bound on ``old`` also bounds ``new``, at least as tightly."""
+def _is_implied(closure: Closure, left: Ref | None, right: Ref | None, old: str, new: str) -> bool:
+    """The bound on ``left - right`` also holds after renaming ``old`` to ``new``."""
     families = [closure.nodes[closure.index[r]].type.family for r in (left, right) if r is not None]
     if len(set(families)) > 1:
         return True
     bound = closure.bound(left, right)
     if bound is None:
         return True
-    a, b = _moved(left, old, new), _moved(right, old, new)
+    a, b = _rename(left, old, new), _rename(right, old, new)
     if a == b:
         return bound[0] > 0 or (bound[0] == 0 and not bound[1])
     if any(r is not None and r not in closure.index for r in (a, b)):
-        return _by_type_alone(closure, left, right, bound)
+        return _is_type_bound(closure, left, right, bound)
     other = closure.bound(a, b)
     return other is not None and (other[0], not other[1]) <= (bound[0], not bound[1])
 
 
-def _by_type_alone(
+def _is_type_bound(
     closure: Closure, left: Ref | None, right: Ref | None, bound: tuple[Fraction, bool]
 ) -> bool:
-    """The bound is no more than the column's type says, so an unmentioned column has it too."""
+    """The bound follows from the column's type, so it holds for a column that no condition mentions."""
     ref = left or right
     assert ref is not None
     type_ = closure.nodes[closure.index[ref]].type
@@ -120,8 +123,8 @@ def _by_type_alone(
     return bound == ((type_.high, False) if left is not None else (-(type_.low or 0), False))
 
 
-def _same_filters(part: Part, old: str, new: str) -> bool:
-    """NULL tests and disjunctions on ``old`` stand on ``new`` word for word."""
+def _has_same_filters(part: Part, old: str, new: str) -> bool:
+    """NULL tests and disjunctions on ``old`` are also stated, word for word, on ``new``."""
     if any(r.occurrence == old and Ref(new, r.column) not in part.nulls for r in part.nulls):
         return False
     if any(r.occurrence == old and Ref(new, r.column) not in part.non_null for r in part.non_null):
@@ -132,11 +135,11 @@ def _same_filters(part: Part, old: str, new: str) -> bool:
     return probe is not None and set(probe.choices) <= set(part.choices)
 
 
-def _disequality_implied(part: Part, i: int, old: str, new: str) -> bool:
+def _is_disequality_implied(part: Part, i: int, old: str, new: str) -> bool:
     d = part.apart[i]
     if old not in (d.left.occurrence, d.right.occurrence if d.right else None):
         return True
-    left, right = _moved(d.left, old, new), _moved(d.right, old, new)
+    left, right = _rename(d.left, old, new), _rename(d.right, old, new)
     assert left is not None
     stated = {(x.left, x.right, x.value) for x in part.apart}
     stated |= {(x.right, x.left, -x.value) for x in part.apart if x.right is not None}
@@ -151,10 +154,10 @@ def _disequality_implied(part: Part, i: int, old: str, new: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """Bounded pieces whose union is the part, or the violations of one that is not.
+class PieceSplit:
+    """Bounded pieces whose union is the part, or the violations of a piece that fails.
 
-    ``complete`` is False where there were too many pieces to look at all.
+    ``complete`` is False if there were too many pieces to try them all.
     """
 
     bounded: tuple[tuple[Part, tuple[Ref, ...]], ...]
@@ -162,35 +165,35 @@ class Pieces:
     complete: bool = True
 
 
-def bounded_pieces(
-    part: Part, projected: Sequence[Ref], violations: Callable[[Part, Sequence[Ref]], list[Violation]]
-) -> Pieces:
-    """Split a part by the order of its columns until every piece is bounded.
+def split_into_bounded_pieces(
+    part: Part, projected: Sequence[Ref], decide: Callable[[Part, Sequence[Ref]], list[Violation]]
+) -> PieceSplit:
+    """Split a part by the order of its columns until every piece is bounded (Theorem 5.3 for self-joins).
 
-    Theorem 5.3 for self-joins.  A piece that is fully ordered and still fails stops the search.
+    The search stops at a piece that is totally ordered and still fails.
     """
     done: list[tuple[Part, tuple[Ref, ...]]] = []
     todo: list[Part] = [part]
-    looked = 0
+    tried = 0
     while todo:
         piece = todo.pop()
-        looked += 1
-        reduced, refs = without_covered(piece, projected)
-        found = violations(reduced, refs)
+        tried += 1
+        reduced, refs = remove_covered_occurrences(piece, projected)
+        found = decide(reduced, refs)
         if not found:
             done.append((reduced, refs))
             continue
-        split = _undecided(piece)
-        if split is None or looked > MAX_PIECES:
-            return Pieces((), tuple((reduced, v) for v in found), complete=split is None)
+        split = _find_undecided_order(piece)
+        if split is None or tried > MAX_PIECES:
+            return PieceSplit((), tuple((reduced, v) for v in found), complete=split is None)
         todo += [p for p in (add_literal(piece, literal) for literal in split) if p is not None]
-    return Pieces(tuple(done), ())
+    return PieceSplit(tuple(done), ())
 
 
-def _undecided(part: Part) -> list[Condition] | None:
-    """The three ways to order two columns of one occurrence, or a column and a constant."""
+def _find_undecided_order(part: Part) -> list[Condition] | None:
+    """The three possible orders of two columns of one occurrence, or of a column and a constant."""
     closure = part.closure
-    constants = sorted({v for v in map(_constant, part.literals) if v is not None}, key=str)
+    constants = sorted({v for v in map(_find_constant, part.literals) if v is not None}, key=str)
     for i, left in enumerate(closure.nodes):
         if left.ref not in part.non_null:
             continue
@@ -199,26 +202,26 @@ def _undecided(part: Part) -> list[Condition] | None:
                 right.ref.occurrence == left.ref.occurrence
                 and right.ref in part.non_null
                 and right.type.family is left.type.family
-                and not _ordered(closure, left.ref, right.ref, Fraction(0))
+                and not _is_ordered(closure, left.ref, right.ref, Fraction(0))
             ):
                 return [Comparison(left.ref, op, right.ref) for op in (Op.LT, Op.EQ, Op.GT)]
         for family, constant in constants:
-            if family == left.type.family and not _ordered(
+            if family == left.type.family and not _is_ordered(
                 closure, left.ref, None, part.points.of(constant.value)
             ):
                 return [Comparison(left.ref, op, constant) for op in (Op.LT, Op.EQ, Op.GT)]
     return None
 
 
-def _constant(literal: Condition) -> tuple[object, Literal] | None:
+def _find_constant(literal: Condition) -> tuple[object, Literal] | None:
     match literal:
         case Comparison(right=Literal(type=type_) as constant) if type_ is not None:
             return type_.family, constant
     return None
 
 
-def _ordered(closure: Closure, left: Ref, right: Ref | None, at: Fraction) -> bool:
-    """``left - right`` is known to be below, at, or above a value."""
+def _is_ordered(closure: Closure, left: Ref, right: Ref | None, at: Fraction) -> bool:
+    """``left - right`` is known to be below, equal to, or above a value."""
     over, under = closure.bound(left, right), closure.bound(right, left)
     fixed = over == (at, False) and under == (-at, False)
     return fixed or closure.keeps_apart(left, right, at)

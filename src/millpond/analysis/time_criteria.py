@@ -1,9 +1,11 @@
-"""Application time (paper 2, corrected): the conditions for streams that are ordered in time.
+"""The criteria of paper 2 for streams with application time, as corrected here.
 
-A row that must be earlier is in the past when the later one comes, so it need not be kept for rows
-still to come.  With duplicates this frees the last stream of all (Theorem 1 of paper 2 asks for more
-than is needed).  Without, a stream's joins matter only towards those that need not be before it
-(Theorem 2 of paper 2 both allows and refuses too much).
+Rows arrive in the order of their timestamps.  A row that must be earlier than its partners is in the past
+when they arrive, so later rows need not be kept for it.
+
+``decide_counted_join_in_time`` corrects Theorem 1 (with duplicates), which requires more than is needed.
+``decide_existence_join_in_time`` corrects Theorem 2 (DISTINCT), which accepts and refuses too much; its
+conditions are C1 and C2 of paper 1, T1 and T2.  ``paper_verdict.py`` has the theorems as published.
 """
 
 from __future__ import annotations
@@ -15,40 +17,45 @@ from itertools import combinations, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from millpond.analysis.derived_orders import Orders, TooManyOrders, derived_orders, joined_columns
+from millpond.analysis.column_orders import ColumnOrders, TooManyOrders, enumerate_column_orders
 from millpond.analysis.join_criteria import (
-    Track,
-    Violation,
-    duplicate_preserving,
-    unbounded_equality,
-    unbounded_projection,
+    decide_counted_join,
+    find_unbounded_equality_joins,
+    find_unbounded_projections,
 )
-from millpond.analysis.regions import Bools, Ordering
+from millpond.analysis.regions import Bools, JoinRegions
+from millpond.analysis.violations import MovingColumns, Violation, ViolationCode
 from millpond.query.model import Ref
 
-# Joins that ask for a small value of their own column, and those that ask for a large one.
-LOW, HIGH = 0, 1
-# Pairs of joins that are looked at by themselves.
+# The direction of a join's requirement: the lower side should be small, the upper side large.
+SMALL, LARGE = 0, 1
+# Pairs of joins that are tried when there are too many orders.
 _MAX_PAIRS = 200
 
 
-def counted_in_time(
-    ordering: Ordering, projected: Iterable[Ref], code: str, answered_at_once: bool
+def decide_counted_join_in_time(
+    regions: JoinRegions, projected: Iterable[Ref], code: ViolationCode, answered_at_once: bool
 ) -> list[Violation]:
-    """Duplicate preserving: Theorem 5.6 of paper 1 but for what the last stream projects.
+    """Decide Theorem 1 of paper 2, corrected (duplicate-preserving); no violation means bounded.
 
-    ``answered_at_once``: a result is written and forgotten, not added to a group that stays.
+    It is Theorem 5.6 of paper 1, except that columns projected from the last stream may be unbounded if
+    results are ``answered_at_once``: written and forgotten, not added to a group that stays.
     """
-    last = ordering.time.last_group
+    last = regions.time.last_group
     kept = [ref for ref in projected if not answered_at_once or last is None or ref.occurrence not in last]
-    return duplicate_preserving(ordering, kept, code)
+    return decide_counted_join(regions, kept, code)
 
 
-def looked_for_in_time(ordering: Ordering, projected: Iterable[Ref], code: str) -> list[Violation]:
-    """Duplicate eliminating: C1, C2, T1 and T2; raises TooManyOrders."""
-    found = [*unbounded_projection(ordering, projected, code), *unbounded_equality(ordering)]
+def decide_existence_join_in_time(
+    regions: JoinRegions, projected: Iterable[Ref], code: ViolationCode
+) -> list[Violation]:
+    """Decide Theorem 2 of paper 2, corrected (duplicate-eliminating): C1, C2, T1 and T2.
+
+    No violation means bounded; raises TooManyOrders if T1 and T2 cannot be decided.
+    """
+    found = [*find_unbounded_projections(regions, projected, code), *find_unbounded_equality_joins(regions)]
     try:
-        conflict = conflict_in_time(ordering)
+        conflict = find_conflict_in_time(regions)
     except TooManyOrders:
         if found:
             return found
@@ -56,206 +63,201 @@ def looked_for_in_time(ordering: Ordering, projected: Iterable[Ref], code: str) 
     return [*found, conflict] if conflict is not None else found
 
 
-def conflict_in_time(ordering: Ordering) -> Violation | None:
-    """T1 and T2 on every derived query; the first conflict found.
+def find_conflict_in_time(regions: JoinRegions) -> Violation | None:
+    """The first violation of T1 or T2 in a derived query.
 
-    Where there are too many, all joins at once may rule one out, and two at a time may show one; raises
-    TooManyOrders if neither does.
+    If there are too many derived queries, a sufficient condition may exclude a conflict, and pairs of joins
+    may show one; raises TooManyOrders if neither does.
     """
     try:
-        return conflict_among(ordering, joined_columns(ordering))
+        return find_conflict_among(regions, regions.find_joined_columns())
     except TooManyOrders:
-        if is_free_of_conflict(ordering):
+        if is_free_of_conflict(regions):
             return None
-        for columns in _two_joins(ordering):
-            found = conflict_among(ordering, columns)
+        for columns in _enumerate_join_pairs(regions):
+            found = find_conflict_among(regions, columns)
             if found is not None:
                 return found
         raise
 
 
-def is_free_of_conflict(ordering: Ordering) -> bool:
-    """T1 and T2 hold even if no join were redundant, and no two columns alike but those that always are."""
-    columns = joined_columns(ordering)
+def is_free_of_conflict(regions: JoinRegions) -> bool:
+    """T1 and T2 hold even if no join is redundant and columns are alike only where they always are."""
+    columns = regions.find_joined_columns()
     among = np.ix_(columns, columns)
-    joins = (ordering.joins & ordering.across)[among]
-    below, nowhere = ordering.closure.below[among], np.zeros((1, len(columns)), np.int8)
-    streams = _Streams(ordering, Orders(columns, below[None], nowhere, joins[None]))
-    return not any(streams.may_conflict(stream) for stream in streams.numbers)
+    joins = (regions.joins & regions.across)[among]
+    below, nowhere = regions.closure.below[among], np.zeros((1, len(columns)), np.int8)
+    criteria = _TimeCriteria(regions, ColumnOrders(columns, below[None], nowhere, joins[None]))
+    return not any(criteria.may_conflict(stream) for stream in criteria.streams)
 
 
-def _two_joins(ordering: Ordering) -> Iterator[tuple[int, ...]]:
-    """The columns of any two joins across streams."""
-    joins = np.argwhere(ordering.joins & ordering.across)
+def _enumerate_join_pairs(regions: JoinRegions) -> Iterator[tuple[int, ...]]:
+    """The columns of any two cross-stream joins."""
+    joins = np.argwhere(regions.joins & regions.across)
     for one, other in islice(combinations(joins.tolist(), 2), _MAX_PAIRS):
         yield tuple(sorted({*one, *other}))
 
 
-def conflict_among(ordering: Ordering, columns: tuple[int, ...]) -> Violation | None:
-    """The first conflict in the derived queries in terms of some columns; raises TooManyOrders."""
-    for orders in derived_orders(ordering, columns):
-        streams = _Streams(ordering, orders)
-        for stream in streams.numbers:
-            found = streams.two_demands(stream) or streams.earlier_and_later(stream)
+def find_conflict_among(regions: JoinRegions, columns: tuple[int, ...]) -> Violation | None:
+    """The first violation of T1 or T2 that involves only these columns; raises TooManyOrders."""
+    for orders in enumerate_column_orders(regions, columns):
+        criteria = _TimeCriteria(regions, orders)
+        for stream in criteria.streams:
+            found = criteria.find_conflicting_references(stream) or criteria.find_conflicting_times(stream)
             if found is not None:
                 return found
     return None
 
 
-class _Streams:
-    """The joins of each stream towards those that need not be before some stream."""
+class _TimeCriteria:
+    """T1 and T2 on a batch of derived queries.
 
-    def __init__(self, ordering: Ordering, orders: Orders) -> None:
-        self.ordering = ordering
+    Streams are numbered by their time groups.  Both conditions look at joins with columns *outside* of a
+    stream: those of streams whose rows need not be earlier.
+    """
+
+    def __init__(self, regions: JoinRegions, orders: ColumnOrders) -> None:
+        self.regions = regions
         self.orders = orders
-        self.owner = ordering.owner[list(orders.columns)]
-        self.numbers = list(dict.fromkeys(self.owner.tolist()))
+        self.owner = regions.owner[list(orders.columns)]
+        self.streams = list(dict.fromkeys(self.owner.tolist()))
         self.alike = orders.alike
 
+    def find_conflicting_references(self, stream: int) -> Violation | None:
+        """T1: the stream's joins to columns outside must use one class of columns, in one direction."""
+        small, large = self._joins_to(stream, self._outside(stream))
+        is_small, is_large = np.asarray(small.any(axis=2)), np.asarray(large.any(axis=2))
+        for q in np.flatnonzero(is_small.any(axis=1) & is_large.any(axis=1))[:1]:
+            return self._build_violation(int(q), (stream, SMALL, small), (stream, LARGE, large))
+        for direction, joins, used in ((SMALL, small, is_small), (LARGE, large, is_large)):
+            different = used[:, :, None] & used[:, None, :] & ~self.alike
+            for q in np.flatnonzero(different.any(axis=(1, 2)))[:1]:
+                x, y = np.argwhere(different[q])[0]
+                first, second = np.zeros_like(joins), np.zeros_like(joins)
+                first[:, x], second[:, y] = joins[:, x], joins[:, y]
+                return self._build_violation(int(q), (stream, direction, first), (stream, direction, second))
+        return None
+
+    def find_conflicting_times(self, stream: int) -> Violation | None:
+        """T2: the stream and one before it must have the same partners outside, or one of them has none."""
+        time = self.regions.time
+        outside = self._outside(stream)
+        later = self._joins_to(stream, outside)
+        before = time.groups_up_to(time.groups[stream])
+        for number, group in enumerate(time.groups):
+            if group not in before or number == stream or number not in self.streams:
+                continue
+            earlier = self._joins_to(number, outside)
+            mine, theirs = self._partners(later), self._partners(earlier)
+            busy = mine.any(axis=(1, 2)) & theirs.any(axis=(1, 2))
+            for q in np.flatnonzero(busy & (mine != theirs).any(axis=(1, 2)))[:1]:
+                first = _choose(theirs[q] & ~mine[q], theirs[q])
+                second = _choose(mine[q] & ~theirs[q], mine[q])
+                return self._build_violation(
+                    int(q),
+                    (number, first[0], self._joins_with(earlier, int(q), first)),
+                    (stream, second[0], self._joins_with(later, int(q), second)),
+                    kept=stream,
+                )
+        return None
+
+    def may_conflict(self, stream: int) -> bool:
+        """The stream has two different joins outside, or one, and a stream before it has one too."""
+        time, outside = self.regions.time, self._outside(stream)
+        small, large = (np.asarray(joins.any(axis=(0, 2))) for joins in self._joins_to(stream, outside))
+        used = np.flatnonzero(small | large)
+        if (small.any() and large.any()) or not self.alike[0][np.ix_(used, used)].all():
+            return True
+        before = [time.groups.index(group) for group in time.groups_up_to(time.groups[stream])]
+        joined = (joins.any() for e in before if e != stream for joins in self._joins_to(e, outside))
+        return bool(len(used)) and any(joined)
+
     def _outside(self, stream: int) -> Bools:
-        """Columns of streams that need not be before ``stream``."""
-        time = self.ordering.time
+        """The columns of streams that need not be before ``stream``."""
+        time = self.regions.time
         inside = {time.groups.index(group) for group in time.groups_up_to(time.groups[stream])}
         return ~np.isin(self.owner, list(inside))
 
-    def _demands(self, stream: int, outside: Bools) -> tuple[Bools, Bools]:
-        """demands[direction][q, x, z]: column x of the stream is joined with z outside."""
+    def _joins_to(self, stream: int, outside: Bools) -> tuple[Bools, Bools]:
+        """joins[direction][q, x, z]: column x of the stream has an essential join with z outside."""
         own = self.owner == stream
         mask = own[:, None] & outside[None, :]
         return self.orders.essential & mask, self.orders.essential.transpose(0, 2, 1) & mask
 
-    def may_conflict(self, stream: int) -> bool:
-        """Whether it asks streams outside for two things, or for one, and so does a stream before it."""
-        time, outside = self.ordering.time, self._outside(stream)
-        low, high = (np.asarray(demand.any(axis=(0, 2))) for demand in self._demands(stream, outside))
-        used = np.flatnonzero(low | high)
-        if (low.any() and high.any()) or not self.alike[0][np.ix_(used, used)].all():
-            return True
-        before = [time.groups.index(group) for group in time.groups_up_to(time.groups[stream])]
-        asking = (d.any() for e in before if e != stream for d in self._demands(e, outside))
-        return bool(len(used)) and any(asking)
-
-    def two_demands(self, stream: int) -> Violation | None:
-        """T1: its joins to streams outside use one class of columns in one direction."""
-        low, high = self._demands(stream, self._outside(stream))
-        is_low, is_high = np.asarray(low.any(axis=2)), np.asarray(high.any(axis=2))
-        for q in np.flatnonzero(is_low.any(axis=1) & is_high.any(axis=1))[:1]:
-            return self._violation(int(q), (stream, LOW, low), (stream, HIGH, high))
-        for direction, demand, used in ((LOW, low, is_low), (HIGH, high, is_high)):
-            different = used[:, :, None] & used[:, None, :] & ~self.alike
-            for q in np.flatnonzero(different.any(axis=(1, 2)))[:1]:
-                x, y = np.argwhere(different[q])[0]
-                first, second = np.zeros_like(demand), np.zeros_like(demand)
-                first[:, x], second[:, y] = demand[:, x], demand[:, y]
-                return self._violation(int(q), (stream, direction, first), (stream, direction, second))
-        return None
-
-    def earlier_and_later(self, stream: int) -> Violation | None:
-        """T2: a stream before it has the same partners outside as it has, or one of the two has none."""
-        time = self.ordering.time
-        outside = self._outside(stream)
-        later = self._demands(stream, outside)
-        for group in time.groups_up_to(time.groups[stream]):
-            number = time.groups.index(group)
-            if number == stream or number not in self.numbers:
-                continue
-            earlier = self._demands(number, outside)
-            mine, theirs = self._partners(later), self._partners(earlier)
-            busy = mine.any(axis=(1, 2)) & theirs.any(axis=(1, 2))
-            for q in np.flatnonzero(busy & (mine != theirs).any(axis=(1, 2)))[:1]:
-                return self._between(int(q), number, earlier, theirs, stream, later, mine)
-        return None
-
-    def _partners(self, demands: tuple[Bools, Bools]) -> Bools:
-        """partners[q, direction, z]: a join with z, or with a column that is like it."""
-        found = np.stack([demand.any(axis=1) for demand in demands], axis=1)
+    def _partners(self, joins: tuple[Bools, Bools]) -> Bools:
+        """partners[q, direction, z]: there is a join with z or with a column that is alike."""
+        found = np.stack([each.any(axis=1) for each in joins], axis=1)
         return np.asarray((found.astype(np.float32) @ self.alike.astype(np.float32)) > 0)
 
-    def _between(
-        self,
-        q: int,
-        early: int,
-        earlier: tuple[Bools, Bools],
-        theirs: Bools,
-        late: int,
-        later: tuple[Bools, Bools],
-        mine: Bools,
-    ) -> Violation:
-        """The two joins that differ, where there is a choice."""
-        a = _one_of(theirs[q] & ~mine[q], theirs[q])
-        b = _one_of(mine[q] & ~theirs[q], mine[q])
-        return self._violation(
-            q, (early, a[0], self._to(earlier, q, a)), (late, b[0], self._to(later, q, b)), keeper=late
-        )
-
-    def _to(self, demands: tuple[Bools, Bools], q: int, partner: tuple[int, int]) -> Bools:
-        """The joins with one partner or its like; the like of a partner may be the one that is joined."""
+    def _joins_with(self, joins: tuple[Bools, Bools], q: int, partner: tuple[int, int]) -> Bools:
+        """The joins with a partner (direction, column) or with columns alike; all, if query q has none."""
         direction, z = partner
-        kept = demands[direction] & self.alike[:, z][:, None, :]
-        return kept if kept[q].any() else demands[direction]
+        found = joins[direction] & self.alike[:, z][:, None, :]
+        return found if found[q].any() else joins[direction]
 
-    def _violation(
+    def _build_violation(
         self,
         q: int,
         first: tuple[int, int, Bools],
         second: tuple[int, int, Bools],
-        keeper: int | None = None,
+        kept: int | None = None,
     ) -> Violation:
-        pairs, regions = [], []
-        for _, direction, demand in (first, second):
-            x, z = np.argwhere(demand[q])[0]
-            pairs.append((int(x), int(z)) if direction == LOW else (int(z), int(x)))
-            regions.append(int(self.orders.region[q, x]))
-        joins = tuple((self._ref(low), self._ref(high)) for low, high in pairs)
-        columns = tuple(dict.fromkeys(ref for pair in joins for ref in pair))
-        stream = keeper if keeper is not None else second[0]
+        """The violation by two (stream, direction, joins) in query q; of T2 if ``kept`` is given, else T1."""
+        pairs, places = [], []
+        for _, direction, joins in (first, second):
+            x, z = np.argwhere(joins[q])[0]
+            pairs.append((int(x), int(z)) if direction == SMALL else (int(z), int(x)))
+            places.append(int(self.orders.region[q, x]))
+        stated = tuple((self._ref(low), self._ref(high)) for low, high in pairs)
+        columns = tuple(dict.fromkeys(ref for pair in stated for ref in pair))
+        stream = kept if kept is not None else second[0]
         own = {self._ref(int(i)) for i in np.flatnonzero(self.owner == stream)}
-        held = next(ref for pair in reversed(joins) for ref in pair if ref in own)
-        together = _sorted(columns, self._rank(q))
-        layouts = _layouts(joins, together, regions, second[1] != first[1])
-        code = "conflicting-references" if keeper is None else "conflicting-times"
-        violation = Violation(code, held.occurrence, columns, joins, layouts[0])
-        return replace(violation, alternatives=tuple(layouts[1:]))
+        held = next(ref for pair in reversed(stated) for ref in pair if ref in own)
+        rank = self._rank(q)
+        together = tuple(sorted(columns, key=lambda ref: rank[ref]))
+        moves = _propose_moves(stated, together, places, second[1] != first[1])
+        code = ViolationCode.CONFLICTING_REFERENCES if kept is None else ViolationCode.CONFLICTING_TIMES
+        violation = Violation(code, held.occurrence, columns, stated, moves[0])
+        return replace(violation, alternatives=tuple(moves[1:]))
 
     def _ref(self, column: int) -> Ref:
-        return self.ordering.closure.nodes[self.orders.columns[column]].ref
+        return self.regions.closure.nodes[self.orders.columns[column]].ref
 
     def _rank(self, q: int) -> dict[Ref, int]:
-        """How many columns lie below each."""
+        """The number of columns below each column in query q."""
         below = self.orders.below[q].sum(axis=0)
         return {self._ref(i): int(below[i]) for i in range(len(self.orders.columns))}
 
 
-def _one_of(preferred: NDArray[np.bool_], otherwise: NDArray[np.bool_]) -> tuple[int, int]:
+def _choose(preferred: NDArray[np.bool_], otherwise: NDArray[np.bool_]) -> tuple[int, int]:
+    """The first (direction, column) that is preferred or, if there is none, the first of the others."""
     found = np.argwhere(preferred if preferred.any() else otherwise)[0]
     return int(found[0]), int(found[1])
 
 
-def _sorted(columns: Sequence[Ref], rank: dict[Ref, int]) -> tuple[Ref, ...]:
-    return tuple(sorted(columns, key=lambda ref: rank[ref]))
-
-
-def _layouts(
+def _propose_moves(
     joins: Sequence[tuple[Ref, Ref]], together: tuple[Ref, ...], regions: Sequence[int], opposed: bool
-) -> list[tuple[Track, ...]]:
-    """Ways to let the two joins move with the rounds, the likeliest first.
+) -> list[tuple[MovingColumns, ...]]:
+    """Ways to move the columns of two joins in a witness, the most promising first.
 
-    Opposed demands move together; equal ones in opposite directions, one above the other.
+    Joins in opposed directions move together; joins in the same direction move against each other, one
+    above the other.
     """
     shared = len(together) < 4
-    moving: list[tuple[Track, ...]] = []
+    as_one: list[tuple[MovingColumns, ...]] = []
     if len(set(regions)) == 1:
-        moving = [(Track(together, regions[0], slope),) for slope in (-1, 1)]
+        as_one = [(MovingColumns(together, regions[0], direction),) for direction in (-1, 1)]
     if shared:
-        return moving
-    crossing: list[tuple[Track, ...]] = [
-        (Track(joins[0], regions[0], slope, level), Track(joins[1], regions[1], -slope, 1 - level))
-        for slope in (-1, 1)
-        for level in (0, 1)
-    ]
-    parallel: list[tuple[Track, ...]] = [
-        (Track(joins[0], regions[0], slope, level), Track(joins[1], regions[1], slope, 1 - level))
-        for slope in (-1, 1)
-        for level in (0, 1)
-    ]
-    return [*moving, *parallel, *crossing] if opposed else [*crossing, *parallel, *moving]
+        return as_one
+    crossing, parallel = (
+        [
+            (
+                MovingColumns(joins[0], regions[0], direction, level),
+                MovingColumns(joins[1], regions[1], sign * direction, 1 - level),
+            )
+            for direction in (-1, 1)
+            for level in (0, 1)
+        ]
+        for sign in (-1, 1)
+    )
+    return [*as_one, *parallel, *crossing] if opposed else [*crossing, *parallel, *as_one]

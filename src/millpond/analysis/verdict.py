@@ -1,8 +1,9 @@
-"""The answer of the checker: an outcome, its reasons, and what must be kept."""
+"""The verdict on a query: an outcome, its reasons, the plan or the source of witnesses."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from millpond.errors import NotUnboundedError
@@ -10,7 +11,7 @@ from millpond.plan.state import State
 from millpond.query.model import Query
 
 if TYPE_CHECKING:
-    from millpond.analysis.witness.candidates import Clue
+    from millpond.analysis.witness.source import WitnessSource
     from millpond.plan.needs import TimedPlan
     from millpond.plan.synopses import ExactPlan
 
@@ -19,9 +20,25 @@ UNBOUNDED = "unbounded"
 UNDETERMINED = "undetermined"
 
 
+class UndeterminedCode(StrEnum):
+    """Why there is no verdict; the values are the public codes of the reasons."""
+
+    TOO_MANY_ALTERNATIVES = "too-many-alternatives"
+    NO_SYNOPSIS = "no-synopsis"
+    UNCONFIRMED = "unconfirmed"
+    TOO_MANY_ORDERS = "too-many-orders"
+    WINDOW = "window"
+    NO_STREAM = "no-stream"
+    TIME_IN_RESULT = "time-in-result"
+    SECOND_TIMESTAMP = "second-timestamp"
+
+
 @dataclass(frozen=True)
 class Reason:
-    """Why: which condition, which columns, which predicate (the user's own text), and one sentence."""
+    """Why a query is not bounded: a code, the columns and the predicate (as the user wrote it), a sentence.
+
+    ``code`` is the value of a ``ViolationCode`` or an ``UndeterminedCode``.
+    """
 
     code: str
     columns: tuple[str, ...]
@@ -39,9 +56,12 @@ class Reason:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome with its certificate: ``plan`` (or ``timed``, where time matters) if bounded, ``clue`` (the
-    source of witnesses) if not.  ``published`` says what the paper's own theorem makes of a query in time,
-    where that differs."""
+    """The outcome and what supports it.
+
+    A bounded query has a plan of what is kept: ``plan``, for the exact engine, or ``timed``, for the timed
+    engine, if timestamps matter.  An unbounded query has a ``witness_source``.  ``published`` says where the
+    theorem of paper 2, as published, differs.
+    """
 
     outcome: str
     reasons: tuple[Reason, ...]
@@ -49,7 +69,7 @@ class Verdict:
     query: Query = field(repr=False)
     plan: ExactPlan | None = field(default=None, repr=False)
     timed: TimedPlan | None = field(default=None, repr=False)
-    clue: Clue | None = field(default=None, repr=False)
+    witness_source: WitnessSource | None = field(default=None, repr=False)
     published: str | None = None
 
     @property
@@ -57,24 +77,24 @@ class Verdict:
         return self.query.text
 
     def explain(self) -> str:
-        """Prose for a person: a verdict line, then a few indented lines."""
+        """The verdict as text: a headline, then indented lines."""
         from millpond.analysis.explain import explain
 
         return explain(self)
 
     def witness(self, n: int) -> dict[str, Any]:
-        """A confirmed proof of growth with ``n`` optional rows, as JSON values.
+        """A confirmed witness with ``n`` optional rows, as JSON values.
 
-        Raises NotUnboundedError unless the query is unbounded, WitnessSizeError where the columns' types
-        have no room for ``n`` rows.
+        Raises NotUnboundedError unless the query is unbounded, and WitnessSizeError if the columns' types
+        have too few values for ``n`` rows.
         """
-        from millpond.analysis.witness.search import witness_of
+        from millpond.analysis.witness.search import build_witness
 
-        if self.clue is None:
+        if self.witness_source is None:
             raise NotUnboundedError(
                 f"the query is {self.outcome}: there is no witness that its memory must grow"
             )
-        return witness_of(self.query, self.clue, n).to_json()
+        return build_witness(self.query, self.witness_source, n).to_json()
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -20,7 +20,7 @@ _WORD = 8
 _COUNT = 16
 
 
-def timed_state(plan: TimedPlan) -> State:
+def compute_timed_state(plan: TimedPlan) -> State:
     """The worst case, where it is known: that of relations, of streams that end, and of fronts with several
     open demands is not.  Raises NoPlanError where nothing is known to keep."""
     kept: list[Kept] = []
@@ -128,7 +128,7 @@ def _front_text(waiting: PartialMatchSet) -> tuple[str, ...]:
         texts.append(f"{'smallest' if demand.low else 'largest'} {inner}")
     if len(texts) == 1:
         return (f"match with the {texts[0]}",)
-    return (f"front of matches by {' and '.join(texts)}",)
+    return (f"Pareto front of matches by {' and '.join(texts)}",)
 
 
 def _entries(

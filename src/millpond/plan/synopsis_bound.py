@@ -17,7 +17,7 @@ _WORD = 8
 _COUNT = 16
 
 
-def state_of(plan: ExactPlan) -> State:
+def compute_exact_state(plan: ExactPlan) -> State:
     """The worst case over all streams and interleavings: the sum over everything that is kept."""
     kept: list[Kept] = []
     for select in plan.selects:

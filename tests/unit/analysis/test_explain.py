@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 
 from millpond import Reason, Verdict, check
-from millpond.analysis.explain import essential
+from millpond.analysis.reasons import remove_redundant
 from millpond.query.model import Arithmetic, Expr, Literal, Negation, Ref
 from millpond.query.text import expression_text
 from millpond.query.types import INT, STRING
@@ -90,76 +90,75 @@ SNAPSHOTS = {
         """\
         unbounded: memory must grow with the streams, whatever the program
           U.G is in a result without duplicates and can take any number of values:
-            each one must be remembered, to recognise it when it comes again.""",
+            every value must be kept to recognise duplicates.""",
     ),
     "an equality join is not told again as an inequality": (
         "SELECT 1 FROM U, V WHERE G = NAME",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          G = NAME: U.G and V.NAME can take any number of values: each one seen on one
-            side must be kept for its partner on the other, which may still come.""",
+          G = NAME: U.G and V.NAME can take any number of values: every value seen on
+            one side must be kept, because a match may still come on the other.""",
     ),
     "the projection and the join are two reasons": (
         "SELECT A FROM S, T WHERE A = D",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          S.A is in the result and can take any number of values: each one must be
-            kept for partners of its row that are still to come.
-          A = D: S.A and T.D can take any number of values: each one seen on one side
-            must be kept for its partner on the other, which may still come.""",
+          S.A is in the result and can take any number of values: every value must be
+            kept for matching rows that are still to come.
+          A = D: S.A and T.D can take any number of values: every value seen on one
+            side must be kept, because a match may still come on the other.""",
     ),
     "a counted inequality": (
         "SELECT A FROM S JOIN T ON B <= D WHERE A = 10",
         """\
         unbounded: memory must grow with the streams, whatever the program
           B <= D: S.B and T.D can take any number of values, and every match counts:
-            how many rows of S a coming row of T matches depends on every value seen
-            so far.""",
+            the number of rows of S that a coming row of T matches depends on every
+            value seen so far.""",
     ),
     "a counted <>, in the user's spelling": (
         "SELECT COUNT(*) FROM S, T WHERE B != D",
         """\
         unbounded: memory must grow with the streams, whatever the program
           B != D: S.B and T.D can take any number of values, and every match counts:
-            how many rows of S a coming row of T matches depends on how often each
-            value was seen.""",
+            the number of rows of S that a coming row of T matches depends on how
+            often each value was seen.""",
     ),
     "joins that pull apart, in the order written": (
         "SELECT DISTINCT A FROM S, T WHERE B < D AND C < E AND A = 10",
         """\
         unbounded: memory must grow with the streams, whatever the program
           B < D AND C < E: which rows of S a coming row of T matches depends on S.B
-            and S.C at once: no row of S is the best for all, so none may be
-            forgotten.""",
+            and S.C at once: no row of S is the best for all coming rows, so none can
+            be dropped.""",
     ),
     "a column wanted large and small": (
         "SELECT DISTINCT 1 FROM S, T, U WHERE B < D AND D < F",
         """\
         unbounded: memory must grow with the streams, whatever the program
           B < D AND D < F: some coming rows need a large T.D and others a small one:
-            no row of T is the best for all of them, so none may be forgotten.""",
+            no row of T is the best for all of them, so none can be dropped.""",
     ),
     "an extreme of rows that find a partner": (
         "SELECT MAX(A) FROM S, T WHERE B < D",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          B < D: MAX(A) is taken over the rows that find a partner, and for a coming
-            row of T any row of S can turn out to be the largest that does: none of
-            them may be forgotten.""",
+          B < D: MAX(A) is taken over the rows that have a match, and any row of S can
+            turn out to be the largest one that a coming row of T matches: no row can
+            be dropped.""",
     ),
     "a holistic aggregate": (
         "SELECT MEDIAN(A) FROM S",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          S.A can take any number of values, and MEDIAN(A) depends on every one seen
-            so far.""",
+          S.A can take any number of values, and MEDIAN(A) depends on all of them.""",
     ),
     "an unbounded group": (
         "SELECT A, COUNT(*) FROM S GROUP BY A",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          S.A is grouped by and can take any number of values: each one is a group to
-            keep.""",
+          S.A is a group column and can take any number of values: every value is a
+            group that must be kept.""",
     ),
 }
 
@@ -204,14 +203,14 @@ def test_an_implied_join_names_all_predicates_it_follows_from() -> None:
     verdict = check(CATALOG + "SELECT DISTINCT 1 FROM S, T, U WHERE A = D AND D = F")
     assert isinstance(verdict, Verdict)
     assert verdict.outcome == "unbounded"
-    assert {r.predicate for r in essential(verdict.reasons)} <= {"A = D", "D = F", "A = D AND D = F"}
+    assert {r.predicate for r in remove_redundant(verdict.reasons)} <= {"A = D", "D = F", "A = D AND D = F"}
 
 
 def test_essential_keeps_reasons_about_other_columns() -> None:
     equality = Reason("unbounded-equality-join", ("S.A", "T.D"), "A = D", "one")
     again = Reason("counted-inequality-join", ("T.D", "S.A"), "A = D", "two")
     other = Reason("counted-inequality-join", ("S.B", "T.E"), "B < E", "three")
-    assert essential([again, equality, other, other]) == [equality, other]
+    assert remove_redundant([again, equality, other, other]) == [equality, other]
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,16 @@ from itertools import product
 import pytest
 
 from millpond.analysis.decide import decide
-from millpond.analysis.join_criteria import Violation, duplicate_eliminating
-from millpond.analysis.needs import PROJECTED
-from millpond.analysis.regions import Ordering
-from millpond.analysis.self_joins import Pieces, bounded_pieces, has_self_join, without_covered
+from millpond.analysis.join_criteria import decide_existence_join
+from millpond.analysis.regions import JoinRegions
+from millpond.analysis.self_joins import (
+    PieceSplit,
+    has_self_join,
+    remove_covered_occurrences,
+    split_into_bounded_pieces,
+)
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED
+from millpond.analysis.violations import Violation, ViolationCode
 from millpond.frontend.parse import parse
 from millpond.query.evaluate import Matcher, compile_expression
 from millpond.query.model import Ref, Select
@@ -41,7 +46,7 @@ def reduced(sql: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The occurrences that are left, and the columns that are projected from them."""
     select = select_of(sql)
     [part] = split_into_parts(select, disjoint=False)
-    left, refs = without_covered(part, projected(select))
+    left, refs = remove_covered_occurrences(part, projected(select))
     return left.aliases, tuple(map(str, refs))
 
 
@@ -171,7 +176,7 @@ def results(part: Part, select: Select, rows: dict[str, list[Row]]) -> set[tuple
 
 
 def violations(part: Part, refs: Sequence[Ref]) -> list[Violation]:
-    return duplicate_eliminating(Ordering(part), refs, PROJECTED)
+    return decide_existence_join(JoinRegions(part), refs, ViolationCode.UNBOUNDED_PROJECTION)
 
 
 def self_join_selects(seeds: Iterable[int]) -> list[tuple[int, Case, Select]]:
@@ -190,7 +195,7 @@ def test_what_is_left_has_the_same_results() -> None:
         inputs = [by_stream(case, random_rows(rng, case, 8, nulls=0.1, spread=1)) for _ in range(4)]
         for part in split_into_parts(select, disjoint=False):
             refs = projected(select)
-            left, kept = without_covered(part, refs)
+            left, kept = remove_covered_occurrences(part, refs)
             changed += left is not part
             assert {r.occurrence for r in kept} <= set(left.aliases)
             for rows in inputs:
@@ -208,7 +213,7 @@ def test_what_is_left_has_the_same_results_with_filters_of_every_kind() -> None:
         inputs = [by_stream(case, random_rows(rng, case, 8, nulls=0.2)) for _ in range(3)]
         for part in split_into_parts(select, disjoint=False)[:4]:
             for piece in (part, *split_disjunctions(part)[:4]):
-                left, _ = without_covered(piece, projected(select))
+                left, _ = remove_covered_occurrences(piece, projected(select))
                 changed += left is not piece
                 for rows in inputs:
                     assert results(left, select, rows) == results(piece, select, rows), f"{seed}: {case.sql}"
@@ -218,10 +223,10 @@ def test_what_is_left_has_the_same_results_with_filters_of_every_kind() -> None:
 # --- pieces -------------------------------------------------------------------------------------------
 
 
-def pieces_of(sql: str) -> Pieces:
+def pieces_of(sql: str) -> PieceSplit:
     select = select_of(sql)
     [part] = split_into_parts(select, disjoint=False)
-    return bounded_pieces(part, projected(select), violations)
+    return split_into_bounded_pieces(part, projected(select), violations)
 
 
 SPLIT = [
@@ -238,8 +243,8 @@ SPLIT = [
 def test_pieces_together_have_the_results_of_the_part(sql: str) -> None:
     select = select_of(sql)
     [part] = split_into_parts(select, disjoint=False)
-    assert violations(*without_covered(part, projected(select)))  # removing alone is not enough
-    pieces = bounded_pieces(part, projected(select), violations)
+    assert violations(*remove_covered_occurrences(part, projected(select)))  # removing alone is not enough
+    pieces = split_into_bounded_pieces(part, projected(select), violations)
     assert pieces.complete and not pieces.failing and len(pieces.bounded) > 1
     assert all(violations(p, refs) == [] for p, refs in pieces.bounded)
     assert outcome(sql) == BOUNDED
@@ -280,11 +285,13 @@ def test_the_number_of_pieces_is_guarded(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def never(part: Part, refs: Sequence[Ref]) -> list[Violation]:
         """Every piece that still holds two occurrences fails, but only once it is fully ordered."""
-        return violations(part, refs) or [Violation("none", part.aliases[0], (), (), ())]
+        return violations(part, refs) or [
+            Violation(ViolationCode.CONFLICTING_REFERENCES, part.aliases[0], (), (), ())
+        ]
 
     select = select_of(f"SELECT DISTINCT 1 FROM S x, S y WHERE {where}")
     [part] = split_into_parts(select, disjoint=False)
-    pieces = bounded_pieces(part, (), never)
+    pieces = split_into_bounded_pieces(part, (), never)
     assert pieces.failing and not pieces.complete
 
 

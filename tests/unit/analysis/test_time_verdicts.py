@@ -71,7 +71,7 @@ SHAPES = [
         "two successors",
         "SELECT 1 FROM S, T, U WHERE K < I AND K < J",
         YES,
-        "its C1 wants a tree, and both S and T come right after U",
+        "its C1 requires a tree, and both S and T come right after U",
         entries=3,
     ),
     Example("two successors, one of them in the result", "SELECT S.A FROM S, T, U WHERE K < I AND K < J", NO),
@@ -583,7 +583,7 @@ def test_too_many_orders_in_words() -> None:
     assert isinstance(verdict, Verdict) and verdict.outcome == OPEN
     assert verdict.explain().splitlines() == [
         "undetermined: neither a bound nor a proof of growth was found",
-        "  its columns can be ordered in too many ways to look at them one by one.",
+        "  its columns can be ordered in too many ways to check them all.",
     ]
 
 
@@ -593,14 +593,14 @@ def test_too_many_orders_in_words() -> None:
 def test_the_counterexamples_in_words() -> None:
     assert judged(UNSOUND).explain().splitlines() == [
         "unbounded: memory must grow with the streams, whatever the program",
-        "  S.A > T.B AND V.E > U.C: a coming row asks for both a row of U and a later",
-        "    one of T, and the one that serves it best may have come before the other:",
-        "    no pair is the best for all, so none may be forgotten.",
-        "  Theorem 2 of Schiff and Özçep would accept it: it looks at each stream",
-        "  alone, and not at those before it.",
+        "  S.A > T.B AND V.E > U.C: a coming row needs both a row of U and a later row",
+        "    of T, but the best row of U may be later than the best row of T: no pair",
+        "    is the best for all coming rows, so none can be dropped.",
+        "  Theorem 2 of Schiff and Özçep would accept it: it ignores the streams that",
+        "  come before a stream.",
     ]
     assert judged(TOO_STRICT).explain().splitlines()[0] == (
-        "bounded: finite in every run, by a number that only the data tell"
+        "bounded: finite; its size depends on the data (see state_entries in the metrics)"
     )
 
 
@@ -615,15 +615,15 @@ def test_the_papers_example_in_words() -> None:
 def test_a_last_stream_with_distinct_in_words() -> None:
     [reason] = judged(f"SELECT DISTINCT {EXAMPLE}").reasons
     assert reason.code == "unbounded-projection" and reason.columns == ("S.A",)
-    assert "recognise it when it comes again" in reason.message
+    assert "recognise duplicates" in reason.message
 
 
 @pytest.mark.parametrize("join", ["A < B", "A > B", "A <> B", "B <> A"])
 def test_what_waits_is_what_comes_first(join: str) -> None:
     [reason] = judged(f"SELECT 1 FROM S, T WHERE I > J AND {join}").reasons
-    assert "how many rows of T a coming row of S matches" in reason.message
+    assert "the number of rows of T that a coming row of S matches" in reason.message
     [reason] = judged(f"SELECT 1 FROM S, T WHERE I <= J AND {join}").reasons
-    assert "how many rows of S a coming row of T matches" in reason.message
+    assert "the number of rows of S that a coming row of T matches" in reason.message
 
 
 def test_json() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from millpond.analysis.decide import check, decide
 from millpond.analysis.verdict import UNBOUNDED, Verdict
-from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness, confirms
-from millpond.analysis.witness.search import find_witness, witness_of
+from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness, is_confirmed
+from millpond.analysis.witness.search import build_witness, find_witness
 from millpond.errors import NotUnboundedError, WitnessSizeError
 from millpond.frontend.parse import parse
 from millpond.query.evaluate import compile_condition
@@ -152,7 +152,7 @@ def confirmed(
 ) -> bool:
     [query] = parse(DDL + sql)
     witness = Witness(tuple(setup), tuple(universe), tuple(tuple(p) for p in probes), compare)
-    return confirms(query, witness)
+    return is_confirmed(query, witness)
 
 
 BAND = "SELECT DISTINCT A FROM S, T WHERE B < D AND C < E AND A = 10"
@@ -322,21 +322,21 @@ def test_what_is_not_unbounded_has_no_witness() -> None:
 
 def test_the_same_question_has_the_same_answer() -> None:
     verdict = verdict_of(BAND)
-    assert verdict.clue is not None
+    assert verdict.witness_source is not None
     assert verdict.witness(5) == verdict_of(BAND).witness(5)
-    found = find_witness(verdict.query, verdict.clue, 5)
-    assert found is not None and found == witness_of(verdict.query, verdict.clue, 5)
+    found = find_witness(verdict.query, verdict.witness_source, 5)
+    assert found is not None and found == build_witness(verdict.query, verdict.witness_source, 5)
     assert found.to_json() == verdict.witness(5)
 
 
 def test_a_clue_of_another_query_convinces_nobody() -> None:
     # The layout for DISTINCT A is sound, but the query asked about keeps nothing.
-    clue = verdict_of("SELECT DISTINCT A FROM S").clue
+    clue = verdict_of("SELECT DISTINCT A FROM S").witness_source
     assert clue is not None
     [bounded] = parse(DDL + "SELECT DISTINCT 1 FROM S")
     assert find_witness(bounded, clue, 3) is None
     with pytest.raises(WitnessSizeError, match="no witness of 3"):
-        witness_of(bounded, clue, 3)
+        build_witness(bounded, clue, 3)
 
 
 def test_several_queries_are_decided_one_by_one() -> None:

@@ -1,1 +1,1 @@
-"""Certificates of growth: rows that every algorithm must tell apart."""
+"""Witnesses: rows that prove that memory must grow, built from a violation and confirmed by brute force."""

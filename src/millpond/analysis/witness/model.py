@@ -1,7 +1,7 @@
-"""What a certificate of growth is: rows that every algorithm must tell apart.
+"""What a witness is, and how it is confirmed.
 
-A witness is a *fooling set*: N optional rows (the universe) and N probes such that what the query says
-after probe k tells whether row k was there.
+A witness is a *fooling set*: N optional rows (the universe) and N probes such that the response of the query
+to probe k shows whether row k was present.  So every algorithm must distinguish 2^N subsets of the rows.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from millpond.query.evaluate import Evaluation, Row
 from millpond.query.model import Query
 from millpond.query.trees import is_aggregate
 
-# Universes up to this size are confirmed on all subsets, larger ones on a sample; it is smaller where each
-# probe is looked at step by step.
+# Universes up to this size are confirmed on all subsets, larger ones on a sample; the limit is lower if
+# probes are observed step by step.
 EXHAUSTIVE = 8
 _EXHAUSTIVE_IN_STEPS = 6
 _FLIPS = 40
@@ -29,6 +29,8 @@ _SUBSETS = 8
 
 @dataclass(frozen=True)
 class StreamRow:
+    """A row of a stream."""
+
     stream: str
     row: Row
 
@@ -38,8 +40,8 @@ class StreamRow:
 
 @dataclass(frozen=True)
 class Witness:
-    """See the module; ``compare`` says whether probes are told apart by what they make the query emit
-    ("emitted"; of an aggregate, each new answer on the way) or by the answer after them ("answer")."""
+    """A fooling set.  ``compare`` is what is observed of a probe: the rows that it makes the query emit
+    ("emitted"; for an aggregate, each new answer on the way) or the answer after it ("answer")."""
 
     setup: tuple[StreamRow, ...]
     universe: tuple[StreamRow, ...]
@@ -55,14 +57,14 @@ class Witness:
         }
 
 
-def confirms(query: Query, witness: Witness, seed: int = 0) -> bool:
-    """Brute force: for every subset of the universe, each probe tells its row's presence.
+def is_confirmed(query: Query, witness: Witness, seed: int = 0) -> bool:
+    """Confirmed by brute force: for every subset of the universe, each probe shows if its row is in it.
 
-    Besides, the responses to all probes together differ between any two subsets, which is what forces
-    as many memory states as there are subsets.  Above EXHAUSTIVE rows, subsets are drawn at random.
+    The responses to all probes together must also differ between any two subsets, which forces as many memory
+    states as there are subsets.  Above EXHAUSTIVE rows, subsets are drawn at random.
     """
     n = len(witness.universe)
-    trial = _Trial(query, witness)
+    trial = _Confirmation(query, witness)
     everything = n <= (_EXHAUSTIVE_IN_STEPS if trial.step_by_step else EXHAUSTIVE)
     if everything:
         flips = [(subset, k) for subset in range(1 << n) for k in range(n) if subset >> k & 1]
@@ -71,15 +73,15 @@ def confirms(query: Query, witness: Witness, seed: int = 0) -> bool:
         rng = random.Random(seed)
         flips = [(rng.getrandbits(n) | 1 << k, k) for k in (rng.randrange(n) for _ in range(_FLIPS))]
         subsets = sorted({rng.getrandbits(n) for _ in range(_SUBSETS)})
-    flips.sort(key=lambda flip: min(flip[0].bit_count(), n - flip[0].bit_count()))  # those that fail first
+    flips.sort(key=lambda flip: min(flip[0].bit_count(), n - flip[0].bit_count()))  # likely failures first
     if any(trial.response(subset, k) == trial.response(subset & ~(1 << k), k) for subset, k in flips):
         return False
     if everything:
         return len({tuple(trial.response(subset, k) for k in range(n)) for subset in subsets}) == len(subsets)
-    return all(trial.tells_apart(a, b) for a, b in combinations(subsets, 2))
+    return all(trial.distinguishes(a, b) for a, b in combinations(subsets, 2))
 
 
-class _Trial:
+class _Confirmation:
     """The responses of a query to the probes of a witness."""
 
     def __init__(self, query: Query, witness: Witness) -> None:
@@ -93,7 +95,7 @@ class _Trial:
         self._known: dict[tuple[int, int], frozenset[Any]] = {}
 
     def response(self, subset: int, k: int) -> frozenset[Any]:
-        """What probe k yields after the setup and the chosen rows of the universe."""
+        """The response to probe k after the setup and a subset of the universe."""
         if (subset, k) not in self._known:
             prefix, before = self._prefix(subset)
             evaluation = prefix.copy()
@@ -107,21 +109,21 @@ class _Trial:
         return self._known[subset, k]
 
     def _steps(self, probe: Sequence[StreamRow]) -> list[Sequence[StreamRow]]:
-        """The probe as it is looked at: at once, or moment by moment where each new answer counts."""
+        """The probe in the steps that are observed: at once, or timestamp by timestamp."""
         if not self.step_by_step:
             return [probe]
-        moments = (r.row[time] if (time := self._times[r.stream]) else i for i, r in enumerate(probe))
-        by_moment = groupby(zip(moments, probe, strict=True), key=lambda pair: pair[0])
-        return [[r for _, r in pairs] for _, pairs in by_moment]
+        timestamps = (r.row[time] if (time := self._times[r.stream]) else i for i, r in enumerate(probe))
+        by_timestamp = groupby(zip(timestamps, probe, strict=True), key=lambda pair: pair[0])
+        return [[r for _, r in pairs] for _, pairs in by_timestamp]
 
-    def tells_apart(self, one: int, other: int) -> bool:
-        """Some probe answers differently after the two subsets; those of rows in one of them come first."""
+    def distinguishes(self, one: int, other: int) -> bool:
+        """Some probe responds differently after the two subsets; probes of rows in one of them come first."""
         rows = range(len(self._witness.universe))
         in_one = sorted(rows, key=lambda k: not (one ^ other) >> k & 1)
         return any(self.response(one, k) != self.response(other, k) for k in in_one)
 
     def _prefix(self, subset: int) -> tuple[Evaluation, Counter[Any]]:
-        """The query before the probe, and of its answer what the probe does not add."""
+        """The evaluation before the probe, and the rows to subtract from the answer after it."""
         if subset not in self._before:
             evaluation = self._setup.copy()
             evaluation.feed(_by_stream(r for k, r in enumerate(self._witness.universe) if subset >> k & 1))

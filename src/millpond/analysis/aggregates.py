@@ -1,0 +1,314 @@
+"""One criterion per aggregate: Theorems 8.5 and 8.6 of paper 1, corrected.
+
+``CRITERIA`` maps each aggregate function to the function that finds the needs of an aggregate query; a
+criterion reduces the aggregate to joins that are counted, or of which only the existence matters.
+
+A new aggregate is added to ``CRITERIA`` and, with the same name, to the front end
+(``frontend/expressions.py``), to the reference evaluation (``query/evaluate.py``) and to the SQL that the
+engines execute (``runtime/aggregates.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from millpond.analysis.join_criteria import find_unbounded_projections
+from millpond.analysis.join_needs import (
+    Findings,
+    find_counted_need,
+    find_existence_need,
+    find_existence_need_in_time,
+)
+from millpond.analysis.regions import JoinRegions
+from millpond.analysis.violations import Failure, ViolationCode
+from millpond.plan.needs import THRESHOLD, Measure, Need
+from millpond.query.closure import Difference, Node
+from millpond.query.model import (
+    Aggregate,
+    Arithmetic,
+    Column,
+    Expr,
+    Literal,
+    Negation,
+    Occurrence,
+    Ref,
+    Table,
+)
+from millpond.query.difference_bounds import to_column_and_shift
+from millpond.query.parts import Part, add_column
+from millpond.query.split_parts import split_unconnected
+from millpond.query.time_order import is_timed
+from millpond.query.trees import refs, sorted_refs
+from millpond.query.types import BIGINT
+
+_GROUP = ViolationCode.UNBOUNDED_GROUP
+_HOLISTIC = ViolationCode.HOLISTIC_AGGREGATE
+
+Criterion = Callable[[Part, Aggregate, Sequence[Ref]], Findings]
+
+
+def find_aggregate_needs(
+    part: Part, aggregate: Aggregate, groups: Sequence[Ref], only_part: bool
+) -> Findings:
+    """The needs of one aggregate over a part, grouped by ``groups``.
+
+    ``only_part``: the part is the whole query, so a ratio such as AVG can be taken within it.
+    """
+    criterion: Criterion
+    if aggregate.function == "COUNT" and aggregate.distinct:
+        criterion = find_distinct_count_needs
+    elif aggregate.function in RATIOS and not only_part:
+        criterion = find_count_needs
+    else:
+        criterion = CRITERIA[aggregate.function]
+    needs, failures = criterion(part, aggregate, groups)
+    return (
+        [replace(need, aggregate=aggregate) for need in needs],
+        [replace(failure, aggregate=aggregate) for failure in failures],
+    )
+
+
+# --- COUNT and SUM -----------------------------------------------------------------------------------
+
+
+def find_count_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
+    """COUNT and SUM: each class of rows has a count and a sum, so the join is counted (Theorem 5.6).
+
+    A SUM over a column that is always 0 only tells whether there was a row.
+    """
+    if aggregate.function == "SUM" and _is_always_zero(part, aggregate.argument):
+        return find_existence_need(part, _with_arguments(groups, aggregate), _GROUP)
+    projected = tuple(groups)
+    if aggregate.function == "MEDIAN":
+        holistic = find_unbounded_projections(JoinRegions(part), _argument_refs(aggregate), _HOLISTIC)
+        if holistic:
+            return [], [Failure(part, v) for v in holistic]
+        projected = _with_arguments(groups, aggregate)
+    needs, failures = find_counted_need(part, projected, _GROUP)
+    return [_with_measure(n, aggregate) for n in needs], failures
+
+
+def _is_always_zero(part: Part, argument: Expr | None) -> bool:
+    if not isinstance(argument, Ref) or argument not in part.closure.index:
+        return False
+    r = part.closure.range(argument)
+    return r.low == r.high == 0
+
+
+def _with_measure(need: Need, aggregate: Aggregate) -> Need:
+    """The need with the sum (or the count of non-null values) of the aggregate's argument."""
+    if aggregate.argument is None or aggregate.function == "MEDIAN":
+        return need
+    return replace(need, measures=(Measure(aggregate.argument, aggregate.function != "COUNT"),))
+
+
+# --- COUNT(DISTINCT) ---------------------------------------------------------------------------------
+
+
+def find_distinct_count_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
+    """COUNT(DISTINCT x): the existence of each combination of group columns and x (Theorem 5.10)."""
+    needs, failures = find_existence_need(part, _with_arguments(groups, aggregate), _GROUP)
+    grouped = {g.column for g in groups}
+    return needs, [
+        _as_holistic(f) if not grouped & {r.column for r in f.violation.columns} else f for f in failures
+    ]
+
+
+def _as_holistic(failure: Failure) -> Failure:
+    """The failure, if it is about an unbounded column, as one of the aggregated and not of a group column."""
+    if failure.violation.code is not _GROUP:
+        return failure
+    return replace(failure, violation=replace(failure.violation, code=_HOLISTIC))
+
+
+# --- AVG and MEDIAN ----------------------------------------------------------------------------------
+
+
+def find_ratio_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
+    """AVG and MEDIAN do not change if every result is repeated equally often.
+
+    So only the streams joined with the aggregated column are counted; of the others it only matters whether
+    they match.  If the column is constant within a group, that holds for all streams.  Within a group, group
+    columns are constants, so streams that are joined only through them are not joined.
+    """
+    regions = JoinRegions(part)
+    if _is_constant_in_group(part, aggregate.argument, groups):
+        return find_existence_need(part, _with_arguments(groups, aggregate), _GROUP)
+    if is_timed(part):
+        return _find_ratio_needs_in_time(part, aggregate, groups)
+    home = {ref.occurrence for ref in _argument_refs(aggregate)}
+    needs: list[Need] = []
+    failures: list[Failure] = []
+    for component in find_components(regions, groups):
+        mine = tuple(g for g in groups if g.occurrence in component)
+        if home & set(component) or (not home and component[0] == part.aliases[0]):
+            if aggregate.function == "MEDIAN":
+                holistic = find_unbounded_projections(regions, _argument_refs(aggregate), _HOLISTIC)
+                if holistic:
+                    failures += [Failure(part, v) for v in holistic]
+                    continue
+                mine = _with_arguments(mine, aggregate)
+            more, failed = find_counted_need(part, mine, _GROUP, component, groups)
+            needs += [_with_measure(n, aggregate) for n in more]
+        else:
+            more, failed = find_existence_need(part, mine, _GROUP, component, groups)
+            needs += more
+        failures += failed
+    return needs, failures
+
+
+def _find_ratio_needs_in_time(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
+    """All streams counted together or, if that is unbounded, split_unconnected streams on their own.
+
+    If both are unbounded, the failures include those of the existence of a group, whose witness is simpler.
+    """
+    needs, failures = find_count_needs(part, aggregate, groups)
+    if not failures:
+        return needs, []
+    home = {ref.occurrence for ref in _argument_refs(aggregate)}
+    separate: list[Need] = []
+    failed_alone: list[Failure] = []
+    for piece in split_unconnected(part):
+        mine = tuple(g for g in groups if g.occurrence in piece.aliases)
+        if home & set(piece.aliases):
+            more, failed = find_count_needs(piece, aggregate, mine)
+        else:
+            more, failed = find_existence_need_in_time(piece, mine, _GROUP)
+        separate += more
+        failed_alone += failed
+    if not failed_alone:
+        return separate, []
+    return [], [*failures, *find_existence_need(part, tuple(groups), _GROUP)[1]]
+
+
+def _is_constant_in_group(part: Part, argument: Expr | None, groups: Sequence[Ref]) -> bool:
+    if not isinstance(argument, Ref) or argument not in part.closure.index:
+        return not sorted_refs(argument) if argument is not None else False
+    values = part.closure.range(argument)  # one of finitely many, as of a relation, is no constant
+    if values.low is not None and values.low == values.high:
+        return not part.can_be_null(argument)
+    return argument in groups or any(
+        g in part.closure.index and part.closure.has_fixed_difference(argument, g) for g in groups
+    )
+
+
+def find_components(regions: JoinRegions, groups: Sequence[Ref]) -> list[tuple[str, ...]]:
+    """The occurrences by connected component, without joins that constants and group columns imply."""
+    aliases = regions.part.aliases
+    closure = regions.closure
+    linked = np.zeros((len(aliases), len(aliases)), dtype=bool)
+    joins = regions.joins.copy()
+    for group in groups:
+        if group in closure.index:
+            joins &= ~closure.through(closure.index[group])
+    for i, j in np.argwhere(joins):
+        linked[regions.owner[i], regions.owner[j]] = linked[regions.owner[j], regions.owner[i]] = True
+    place = {alias: i for i, alias in enumerate(aliases)}
+    for d in regions.part.apart:
+        if d.right is not None and not {d.left, d.right} & set(groups):
+            a, b = place[d.left.occurrence], place[d.right.occurrence]
+            linked[a, b] = linked[b, a] = True
+    left = list(range(len(aliases)))
+    out = []
+    while left:
+        members, todo = [], [left[0]]
+        while todo:
+            s = todo.pop()
+            if s in left:
+                left.remove(s)
+                members.append(s)
+                todo += [int(t) for t in np.flatnonzero(linked[s])]
+        out.append(tuple(aliases[s] for s in sorted(members)))
+    return out
+
+
+# --- MIN and MAX -------------------------------------------------------------------------------------
+
+
+def find_extreme_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
+    """MIN and MAX over an unbounded column: is there a result beyond x, for every x?
+
+    A virtual stream of thresholds x is joined, and Theorem 5.10 decides.  This corrects C3 of Theorem 8.6.
+    """
+    argument = aggregate.argument
+    assert argument is not None
+    if all(r in part.nulls or part.closure.is_bounded(r) for r in _argument_refs(aggregate)):
+        return find_existence_need(part, _with_arguments(groups, aggregate), _GROUP)
+    failures = find_existence_need(part, tuple(groups), _GROUP)[1]
+    if failures:
+        return [], failures
+    beyond = _add_threshold_stream(part, argument, aggregate.function == "MAX")
+    return find_existence_need(beyond, tuple(groups), _GROUP)
+
+
+def _add_threshold_stream(part: Part, argument: Expr, largest: bool) -> Part:
+    """The part joined with the virtual stream of thresholds that ``argument`` must exceed (for MIN: stay
+    below)."""
+    monotone = _find_monotone_column(argument, part)
+    if monotone is None:
+        column, part = _add_derived_column(part, argument)
+        rising = True
+    else:
+        column, rising = monotone
+    type_ = part.closure.nodes[part.closure.index[column]].type
+    threshold = Ref(THRESHOLD, "x")
+    table = Table(THRESHOLD, (Column("x", type_, nullable=False),), streaming=True)
+    select = replace(part.select, occurrences=(*part.select.occurrences, Occurrence(THRESHOLD, table)))
+    wants_large = largest == rising
+    beyond = Difference(threshold, column, Fraction(0), strict=True)
+    if not wants_large:
+        beyond = Difference(column, threshold, Fraction(0), strict=True)
+    return add_column(part, Node(threshold, type_), [beyond], select)
+
+
+def _find_monotone_column(argument: Expr, part: Part) -> tuple[Ref, bool] | None:
+    """The column that orders the argument's values, and whether the argument rises with it."""
+    match argument:
+        case Ref():
+            return argument, True
+        case Negation(operand=Ref() as ref):
+            return ref, False
+        case Arithmetic(operator="+" | "-", left=Ref(), right=Literal()):
+            column, _ = to_column_and_shift(argument, part.points)
+            return (column, True) if column is not None else None
+    return None
+
+
+def _add_derived_column(part: Part, argument: Expr) -> tuple[Ref, Part]:
+    """A new column that stands for an expression, about whose order nothing is known."""
+    home = next(iter(refs(argument))).occurrence
+    column = Ref(home, f"({len(part.derived)})")
+    occurrences = tuple(
+        replace(o, table=replace(o.table, columns=(*o.table.columns, Column(column.column, BIGINT))))
+        if o.alias == home
+        else o
+        for o in part.select.occurrences
+    )
+    extended = add_column(part, Node(column, BIGINT), [], replace(part.select, occurrences=occurrences))
+    return column, replace(extended, derived=(*part.derived, (column, argument)))
+
+
+# --- the table ---------------------------------------------------------------------------------------
+
+CRITERIA: dict[str, Criterion] = {
+    "COUNT": find_count_needs,
+    "SUM": find_count_needs,
+    "AVG": find_ratio_needs,
+    "MEDIAN": find_ratio_needs,
+    "MIN": find_extreme_needs,
+    "MAX": find_extreme_needs,
+}
+# Aggregates that do not change if every result is repeated equally often.
+RATIOS = ("AVG", "MEDIAN")
+
+
+def _argument_refs(aggregate: Aggregate) -> tuple[Ref, ...]:
+    return sorted_refs(aggregate.argument) if aggregate.argument is not None else ()
+
+
+def _with_arguments(columns: Sequence[Ref], aggregate: Aggregate) -> tuple[Ref, ...]:
+    return tuple(dict.fromkeys((*columns, *_argument_refs(aggregate))))

@@ -1,0 +1,229 @@
+"""Turns violations into reasons: one plain sentence each, with the columns and the user's own predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from millpond.analysis.verdict import Reason, UndeterminedCode
+from millpond.analysis.violations import Failure, ViolationCode
+from millpond.plan.needs import THRESHOLD
+from millpond.query.model import Comparison, Op, Ref, Select
+from millpond.query.parts import Part
+from millpond.query.time_order import TimeOrder
+
+_UNDETERMINED = {
+    UndeterminedCode.TOO_MANY_ALTERNATIVES: (
+        "the condition has too many alternatives across streams to check them all; "
+        "use fewer ORs between columns of different streams"
+    ),
+    UndeterminedCode.NO_SYNOPSIS: "no condition fails, but no synopsis is known",
+    UndeterminedCode.UNCONFIRMED: "memory may have to grow, but no input was found that proves it",
+    UndeterminedCode.TOO_MANY_ORDERS: "its columns can be ordered in too many ways to check them all",
+    UndeterminedCode.WINDOW: (
+        "it compares timestamps at a distance, and how many rows fall within that distance is not known in "
+        "advance; it runs on a memory budget (--memory), which evicts rows that have left the window first"
+    ),
+    UndeterminedCode.NO_STREAM: "it reads no stream",
+    UndeterminedCode.TIME_IN_RESULT: "its result contains a timestamp, which the analysis does not support",
+    UndeterminedCode.SECOND_TIMESTAMP: (
+        "it compares a TIMESTAMP column that is not the stream's time column, "
+        "which the analysis does not support"
+    ),
+}
+# Violations that an unbounded equality join of the same columns implies.
+_IMPLIED_BY_EQUALITY = (
+    ViolationCode.COUNTED_INEQUALITY_JOIN,
+    ViolationCode.COUNTED_DISEQUALITY_JOIN,
+    ViolationCode.CONFLICTING_REFERENCES,
+)
+
+
+def describe_undetermined(
+    code: UndeterminedCode, detail: str | None = None, cause: Reason | None = None
+) -> Reason:
+    """The reason why there is no verdict; ``cause`` is the criterion that failed, if one did."""
+    if cause is not None:
+        message = f"{_UNDETERMINED[code]}; the condition that fails: {cause.message}"
+        return Reason(code.value, cause.columns, cause.predicate, message)
+    return Reason(code.value, (), None, _UNDETERMINED[code] + (f": {detail}" if detail else ""))
+
+
+def describe_violation(select: Select, failure: Failure) -> Reason:
+    """The reason for a violation: the predicates as the user wrote them, and why memory must grow."""
+    violation, part = failure.violation, failure.part
+    columns = tuple(str(ref) for ref in violation.columns if ref.occurrence != THRESHOLD)
+    texts = {text for low, high in violation.joins for text in find_predicates(part, low, high) if text}
+    as_written = sorted(texts, key=lambda text: (select.text.find(text), text))
+    predicate = " AND ".join(as_written) or None
+    return Reason(violation.code.value, columns, predicate, _message(select, failure, columns))
+
+
+def _message(select: Select, failure: Failure, columns: tuple[str, ...]) -> str:
+    violation = failure.violation
+    kept = _stream_name(select, violation.kept_alias)
+    coming = _coming_row(select, failure)
+    match violation.code:
+        case ViolationCode.UNBOUNDED_PROJECTION if len(select.occurrences) == 1 or _comes_last(failure):
+            return (
+                f"{columns[0]} is in a result without duplicates and can take any number of values: "
+                f"every value must be kept to recognise duplicates"
+            )
+        case ViolationCode.UNBOUNDED_PROJECTION:
+            return (
+                f"{columns[0]} is in the result and can take any number of values: "
+                f"every value must be kept for matching rows that are still to come"
+            )
+        case ViolationCode.UNBOUNDED_GROUP:
+            return (
+                f"{columns[0]} is a group column and can take any number of values: "
+                f"every value is a group that must be kept"
+            )
+        case ViolationCode.HOLISTIC_AGGREGATE:
+            aggregate = failure.aggregate.text if failure.aggregate else None
+            return f"{columns[0]} can take any number of values, and {aggregate} depends on all of them"
+        case ViolationCode.UNBOUNDED_EQUALITY_JOIN:
+            return (
+                f"{columns[0]} and {columns[1]} can take any number of values: "
+                f"every value seen on one side must be kept, because a match may still come on the other"
+            )
+        case ViolationCode.COUNTED_INEQUALITY_JOIN:
+            return (
+                f"{columns[0]} and {columns[1]} can take any number of values, and every match counts: "
+                f"the number of rows of {kept} that {coming} matches depends on every value seen so far"
+            )
+        case ViolationCode.COUNTED_DISEQUALITY_JOIN:
+            return (
+                f"{columns[0]} and {columns[1]} can take any number of values, and every match counts: "
+                f"the number of rows of {kept} that {coming} matches depends on how often each value was seen"
+            )
+        case ViolationCode.CONFLICTING_TIMES:
+            early, late = (_stream_name(select, a) for a in _conflicting_aliases(failure))
+            return (
+                f"a coming row needs both a row of {early} and a later row of {late}, but the best row of "
+                f"{early} may be later than the best row of {late}: no pair is the best for all coming rows, "
+                f"so none can be dropped"
+            )
+        case ViolationCode.CONFLICTING_REFERENCES:
+            return _conflict_message(failure, kept, coming)
+
+
+def _conflict_message(failure: Failure, kept: str, coming: str) -> str:
+    violation = failure.violation
+    if any(THRESHOLD in (a.occurrence, b.occurrence) for a, b in violation.joins):
+        aggregate = failure.aggregate.text if failure.aggregate else None
+        wanted = "smallest" if failure.aggregate and failure.aggregate.function == "MIN" else "largest"
+        return (
+            f"{aggregate} is taken over the rows that have a match, and any row of {kept} can turn out to be "
+            f"the {wanted} one that {coming} matches: no row can be dropped"
+        )
+    own = sorted({str(ref) for ref in violation.columns if ref.occurrence == violation.kept_alias})
+    if len(own) == 1:
+        return (
+            f"some coming rows need a large {own[0]} and others a small one: "
+            f"no row of {kept} is the best for all of them, so none can be dropped"
+        )
+    return (
+        f"which rows of {kept} {coming} matches depends on {join_words(own)} at once: "
+        f"no row of {kept} is the best for all coming rows, so none can be dropped"
+    )
+
+
+def _comes_last(failure: Failure) -> bool:
+    """No other stream has rows after those that must be kept."""
+    last = TimeOrder(failure.part).last_group
+    return last is not None and failure.violation.kept_alias in last
+
+
+def _conflicting_aliases(failure: Failure) -> tuple[str, str]:
+    """The two occurrences whose rows must be kept: the earlier one, then the later one."""
+    violation = failure.violation
+    order = TimeOrder(failure.part)
+    before = order.groups_up_to(order.group_of(violation.kept_alias))
+    first = [ref.occurrence for ref in violation.joins[0]]
+    early = next(a for a in first if a != violation.kept_alias and order.group_of(a) in before)
+    return early, violation.kept_alias
+
+
+def _stream_name(select: Select, alias: str) -> str:
+    """The stream's name, or the alias if the stream occurs more than once."""
+    name = next((o.table.name for o in select.occurrences if o.alias == alias), alias)
+    alone = sum(o.table.name == name for o in select.occurrences) == 1
+    return name if alone else alias
+
+
+def _coming_row(select: Select, failure: Failure) -> str:
+    """The rows for which others are kept."""
+    mentioned = [ref.occurrence for pair in failure.violation.joins for ref in pair]
+    others = [a for a in dict.fromkeys(mentioned) if a not in (failure.violation.kept_alias, THRESHOLD)]
+    return f"a coming row of {_stream_name(select, others[0])}" if len(others) == 1 else "a coming row"
+
+
+def join_words(words: Sequence[str]) -> str:
+    """
+    >>> join_words(["A", "B", "C"])
+    'A, B and C'
+    """
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+# --- predicates --------------------------------------------------------------------------------------
+
+
+def find_predicates(part: Part, low: Ref, high: Ref) -> list[str]:
+    """The user's predicates that imply the order of two columns."""
+    if THRESHOLD in (low.occurrence, high.occurrence):
+        return []
+    for d in part.apart:
+        if {d.left, d.right} == {low, high}:
+            return [_find_stated_disequality(part, low, high) or f"{d.left} <> {d.right}"]
+    return _find_shortest_path(part, low, high)
+
+
+def _find_stated_disequality(part: Part, low: Ref, high: Ref) -> str | None:
+    """``low <> high`` as the user wrote it."""
+    for literal in part.literals:
+        match literal:
+            case Comparison(left=Ref() as left, operator=Op.NE, right=Ref() as right, text=text):
+                if {left, right} == {low, high} and text:
+                    return text
+    return None
+
+
+def _find_shortest_path(part: Part, low: Ref, high: Ref) -> list[str]:
+    """The predicates along a shortest chain of stated comparisons from ``low`` to ``high``."""
+    stated: dict[Ref | None, list[tuple[Ref | None, str]]] = {}
+    for edge in part.edges:
+        d = edge.difference
+        stated.setdefault(d.left, []).append((d.right, edge.text))
+    reached: dict[Ref | None, list[str]] = {low: []}
+    queue: list[Ref | None] = [low]
+    while queue:
+        at = queue.pop(0)
+        if at == high:
+            return list(dict.fromkeys(reached[at]))
+        for following, text in stated.get(at, ()):
+            if following is not None and following not in reached:
+                reached[following] = [*reached[at], text]
+                queue.append(following)
+    return []
+
+
+# --- several reasons ---------------------------------------------------------------------------------
+
+
+def remove_redundant(reasons: Iterable[Reason]) -> list[Reason]:
+    """The reasons without repetitions, and without those that an unbounded equality join implies."""
+    every = list({_identity(r): r for r in reversed(list(reasons))}.values())[::-1]
+    equal = [set(r.columns) for r in every if r.code == ViolationCode.UNBOUNDED_EQUALITY_JOIN]
+    return [
+        r
+        for r in every
+        if r.code not in _IMPLIED_BY_EQUALITY or not any(set(r.columns) <= columns for columns in equal)
+    ]
+
+
+def _identity(reason: Reason) -> object:
+    """Equal for reasons of which only the first is worth reading."""
+    if reason.code in (UndeterminedCode.UNCONFIRMED, UndeterminedCode.TOO_MANY_ORDERS):
+        return reason.predicate, frozenset(reason.columns)
+    return reason.predicate, reason.message

@@ -1,0 +1,80 @@
+"""Finds the needs of a select, part by part: what has to be known of its joins to answer it."""
+
+from __future__ import annotations
+
+from millpond.analysis.aggregates import find_aggregate_needs
+from millpond.analysis.join_needs import Findings, find_counted_need, find_existence_need
+from millpond.analysis.violations import Failure, ViolationCode
+from millpond.plan.needs import Need
+from millpond.query.model import Select
+from millpond.query.parts import Part, split_disjunctions, split_into_parts
+from millpond.query.split_parts import split_by_values
+from millpond.query.time_order import is_timed
+from millpond.query.trees import find_aggregates, is_aggregate, sorted_refs
+
+# The needs of a part.
+PartNeeds = tuple[Part, tuple[Need, ...]]
+
+
+def find_select_needs(select: Select, distinct: bool) -> tuple[list[PartNeeds], list[Failure]]:
+    """The needs of every part of a select, and the failures.
+
+    A part that fails is split, by its groups or by its disjunctive filters, and tried again.
+    """
+    parts = split_into_parts(select, disjoint=is_aggregate(select) or not distinct)
+    found: list[PartNeeds] = []
+    failures: list[Failure] = []
+    for part in parts:
+        needs, failed = find_part_needs(select, part, distinct, only_part=len(parts) == 1)
+        if failed and len(parts) == 1 and is_timed(part) and (pieces := _find_needs_by_group(select, part)):
+            found += pieces
+        elif failed and part.choices:
+            finer = split_disjunctions(part)
+            alone = len(parts) == 1 and len(finer) == 1
+            tried = [(piece, *find_part_needs(select, piece, distinct, alone)) for piece in finer]
+            found += [(piece, tuple(n)) for piece, n, _ in tried]
+            still = [f for _, _, fs in tried for f in fs]
+            failures += [*still, *failed] if still else []  # a witness may need values of several pieces
+        else:
+            found.append((part, tuple(needs)))
+            failures += failed
+    return found, failures
+
+
+def find_part_needs(select: Select, part: Part, distinct: bool, only_part: bool) -> Findings:
+    """The needs of one part of a select, and the failures.
+
+    ``only_part``: the part is the whole query, so a ratio such as AVG can be taken within it.
+    """
+    if not is_aggregate(select):
+        projected = tuple(dict.fromkeys(r for item in select.items for r in sorted_refs(item.expression)))
+        if distinct:
+            return find_existence_need(part, projected, ViolationCode.UNBOUNDED_PROJECTION)
+        if len(part.aliases) == 1:
+            return [Need(part, part.aliases, True, ())], []
+        return find_counted_need(part, projected, ViolationCode.UNBOUNDED_PROJECTION)
+    groups = tuple(select.group_by or ())
+    aggregates = find_aggregates(select)
+    if not aggregates:
+        return find_existence_need(part, groups, ViolationCode.UNBOUNDED_GROUP)
+    needs: list[Need] = []
+    failures: list[Failure] = []
+    for aggregate in aggregates:
+        more, failed = find_aggregate_needs(part, aggregate, groups, only_part)
+        needs += more
+        failures += failed
+    return needs, failures
+
+
+def _find_needs_by_group(select: Select, part: Part) -> list[PartNeeds]:
+    """The needs of each group on its own, or nothing if one fails.
+
+    Within a group its columns are constants, so streams that are joined only through them are not joined.
+    """
+    found = []
+    for piece in split_by_values(part, select.group_by or ()):
+        needs, failed = find_part_needs(select, piece, distinct=False, only_part=True)
+        if failed:
+            return []
+        found.append((piece, tuple(needs)))
+    return found
