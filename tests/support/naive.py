@@ -134,7 +134,7 @@ class StreamSynopsis:
         points = [self._point(c, row) for c in extreme.columns]
         if any(p is None for p in points):
             return None
-        return extreme.demands([p for p in points if p is not None])
+        return extreme.requirements([p for p in points if p is not None])
 
     def _select(self, key: Any, row: Row, extreme: Extreme | None) -> None:
         """Keep the best row and, recursively, the best that differs from it in each ``<>`` column."""

@@ -27,6 +27,7 @@ from millpond.analysis.regions import JoinRegions
 from millpond.analysis.violations import Failure, ViolationCode
 from millpond.plan.needs import THRESHOLD, Measure, Need
 from millpond.query.closure import Difference, Node
+from millpond.query.difference_bounds import to_column_and_shift
 from millpond.query.model import (
     Aggregate,
     Arithmetic,
@@ -38,7 +39,6 @@ from millpond.query.model import (
     Ref,
     Table,
 )
-from millpond.query.difference_bounds import to_column_and_shift
 from millpond.query.parts import Part, add_column
 from millpond.query.split_parts import split_unconnected
 from millpond.query.time_order import is_timed
@@ -162,7 +162,7 @@ def find_ratio_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) ->
 
 
 def _find_ratio_needs_in_time(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
-    """All streams counted together or, if that is unbounded, split_unconnected streams on their own.
+    """All streams counted together or, if that is unbounded, unconnected streams on their own.
 
     If both are unbounded, the failures include those of the existence of a group, whose witness is simpler.
     """

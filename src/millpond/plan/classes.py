@@ -1,7 +1,7 @@
-"""Classes of values: what a synopsis tells apart in a column, and what it need not.
+"""Classes of values: which values of a column a synopsis has to distinguish.
 
-Outside the range in which its partners can lie, all values of a column compare alike, so they are one
-class below and one above it.
+Outside the range of its join partners all values of a column compare alike, so there is one class below that
+range and one above it (section 7.1 of paper 1).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ NULL = "null"
 
 
 class NoPlanError(Exception):
-    """No synopsis is known for what the checker found bounded."""
+    """No criterion fails, but no synopsis is known."""
 
 
 @dataclass(frozen=True)
 class PartnerRange:
-    """Where a join partner tells a column's values apart: at ``anchor`` plus multiples of ``step``.
+    """Where a join partner distinguishes a column's values: at ``anchor`` plus multiples of ``step``.
 
-    A ``step`` of 0 is a dense partner, which tells any two values apart.  None is no end.
+    A dense partner (``step`` 0) distinguishes any two values.  None is no bound.
     """
 
     low: Fraction | None
@@ -41,8 +41,8 @@ class PartnerRange:
 class ColumnClasses:
     """The classes of a column: each value from ``low`` to ``high``, all below, all above, and NULL.
 
-    A dense column that meets only integers has a class for each of them and for each gap between two;
-    ``grid`` is their (anchor, step).  A row with a value in none of the ``allowed`` ranges matches nothing.
+    A dense column that is joined only with integers has one class for each integer and one for each gap;
+    ``grid`` is their (anchor, step).  A row whose value is in none of the ``allowed`` ranges matches nothing.
     """
 
     column: Ref
@@ -56,11 +56,12 @@ class ColumnClasses:
     allowed: tuple[Range, ...] = ()
 
     def admits(self, point: Fraction | None) -> bool:
-        """A row with this value can take part in a match."""
+        """A row with this value can be part of a match."""
         return point is None or not self.allowed or any(point in r for r in self.allowed)
 
     @property
     def classes(self) -> int:
+        """The number of classes."""
         return self.values + self.below + self.above + self.null
 
     def of(self, point: Fraction | None) -> Fraction | str:
@@ -85,48 +86,52 @@ class ColumnClasses:
 
 
 def build_exact_classes(part: Part, ref: Ref, nullable: bool = True) -> ColumnClasses:
-    """Every value of a bounded column is a class of its own; NULL too where it can occur."""
+    """One class for each value of a bounded column, and one for NULL if it can occur."""
     null = nullable and part.can_be_null(ref)
     if ref in part.nulls:
         return ColumnClasses(ref, Fraction(1), Fraction(0), 0, below=False, above=False, null=True)
     r = part.closure.range(ref)
     if r.low is None or r.high is None:
         raise NoPlanError(f"{ref} is unbounded")
-    values = _count(part, ref, r.low, r.high)
-    return ColumnClasses(ref, r.low, r.high, values, False, False, null, allowed=tuple(_allowed(part, ref)))
+    values = _count_values(part, ref, r.low, r.high)
+    allowed = tuple(_allowed_ranges(part, ref))
+    return ColumnClasses(ref, r.low, r.high, values, False, False, null, None, allowed)
 
 
-def build_clamped_classes(part: Part, ref: Ref, windows: Sequence[PartnerRange]) -> ColumnClasses:
-    """The classes of a joined column, given the window of each of its partners."""
+def build_clamped_classes(part: Part, ref: Ref, partners: Sequence[PartnerRange]) -> ColumnClasses:
+    """The classes of a joined column, given the range of each of its partners."""
     r = part.closure.range(ref)
-    narrowed = [_narrowed(ref, w, r) for w in windows]
+    narrowed = [_narrow(ref, w, r) for w in partners]
     low, high = min(w[0] for w in narrowed), max(w[1] for w in narrowed)
     grid = None
     if not part.closure.nodes[part.closure.index[ref]].type.step and low < high:
         grid = _common_grid(ref, narrowed)
         values = 2 * int((high - low) / grid[1]) + 3
     else:
-        values = _count(part, ref, low, high)
-    below, above = _beyond(part, ref, r, low, lower=True), _beyond(part, ref, r, high, lower=False)
-    return ColumnClasses(ref, low, high, values, below, above, False, grid, tuple(_allowed(part, ref)))
+        values = _count_values(part, ref, low, high)
+    below, above = (
+        _has_values_beyond(part, ref, r, low, lower=True),
+        _has_values_beyond(part, ref, r, high, lower=False),
+    )
+    return ColumnClasses(ref, low, high, values, below, above, False, grid, tuple(_allowed_ranges(part, ref)))
 
 
-# A window within the column's own range: its ends, its step and its anchor.
+# A partner's range within the column's own range: low, high, step and anchor.
 _Narrowed = tuple[Fraction, Fraction, Fraction, Fraction]
 
 
-def _narrowed(ref: Ref, window: PartnerRange, own: Range) -> _Narrowed:
+def _narrow(ref: Ref, window: PartnerRange, own: Range) -> _Narrowed:
     lows = [x for x in (window.low, own.low) if x is not None]
     highs = [x for x in (window.high, own.high) if x is not None]
     if not lows or not highs:
-        raise NoPlanError(f"the partners of {ref} can lie anywhere")
+        raise NoPlanError(f"the join partners of {ref} are unbounded")
     return max(lows), min(highs), window.step, window.anchor if window.step else max(lows)
 
 
 def _common_grid(ref: Ref, windows: Sequence[_Narrowed]) -> tuple[Fraction, Fraction]:
-    """A grid on which all points lie at which some partner tells values apart."""
+    """The coarsest grid that contains every value at which some partner distinguishes values."""
     if any(not step and low < high for low, high, step, _ in windows):
-        raise NoPlanError(f"{ref} has values without number among those of its partners")
+        raise NoPlanError(f"{ref} has infinitely many values between those of its partners")
     anchors = {anchor for _, _, _, anchor in windows}
     first = min(anchors)
     lengths = [step for _, _, step, _ in windows if step] + [a - first for a in anchors if a != first]
@@ -134,8 +139,8 @@ def _common_grid(ref: Ref, windows: Sequence[_Narrowed]) -> tuple[Fraction, Frac
     return first, gcd(*(int(x / unit) for x in lengths)) * unit
 
 
-def _allowed(part: Part, ref: Ref) -> list[Range]:
-    """The ranges that disjunctive filters leave to a column, or to one at a fixed distance from it."""
+def _allowed_ranges(part: Part, ref: Ref) -> list[Range]:
+    """The ranges that disjunctive filters allow for a column, or for one at a fixed distance from it."""
     closure = part.closure
     for name, ranges in part.allowed:
         if name == ref:
@@ -155,18 +160,18 @@ def _allowed(part: Part, ref: Ref) -> list[Range]:
     return [closure.range(ref)]
 
 
-def _count(part: Part, ref: Ref, low: Fraction, high: Fraction) -> int:
-    """How many values of a column lie from ``low`` to ``high``."""
+def _count_values(part: Part, ref: Ref, low: Fraction, high: Fraction) -> int:
+    """The number of values of a column from ``low`` to ``high``."""
     step = part.closure.nodes[part.closure.index[ref]].type.step
     seen: set[tuple[Fraction, Fraction]] = set()
-    for r in _allowed(part, ref):
+    for r in _allowed_ranges(part, ref):
         start = low if r.low is None else max(low, r.low)
         end = high if r.high is None else min(high, r.high)
         if start <= end:
             seen.add((start, end))
     if not step:
         if any(start != end for start, end in seen):
-            raise NoPlanError(f"{ref} has values without number between {low} and {high}")
+            raise NoPlanError(f"{ref} has infinitely many values between {low} and {high}")
         return len(seen)
     total, reached = 0, None
     for start, end in sorted(seen):
@@ -178,9 +183,9 @@ def _count(part: Part, ref: Ref, low: Fraction, high: Fraction) -> int:
     return total
 
 
-def _beyond(part: Part, ref: Ref, own: Range, edge: Fraction, lower: bool) -> bool:
-    """Values of the column lie beyond an edge."""
-    for r in _allowed(part, ref):
+def _has_values_beyond(part: Part, ref: Ref, own: Range, edge: Fraction, lower: bool) -> bool:
+    """The column has values beyond an edge."""
+    for r in _allowed_ranges(part, ref):
         end = r.low if lower else r.high
         limit = own.low if lower else own.high
         if end is None and limit is None:

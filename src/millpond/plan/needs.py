@@ -1,4 +1,4 @@
-"""What a bounded query in time needs; what is kept for it follows."""
+"""What a select needs to be answered: joins that are counted, or of which only the existence matters."""
 
 from __future__ import annotations
 
@@ -14,22 +14,13 @@ from millpond.query.model import (
 )
 from millpond.query.parts import Part
 
-
-@dataclass(frozen=True)
-class TimedPlan:
-    """The needs of every select."""
-
-    query: Query
-    selects: tuple[SelectNeeds, ...]
-
-
-# The virtual stream whose only column asks "is there a result beyond this value?".
+# The alias of the virtual stream of MIN and MAX: is there a result beyond the value of its only column?
 THRESHOLD = "?"
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What is added up over the rows of a class: the non-null values of an expression, or their number."""
+    """What is added up over the rows of a class: the non-null values of an expression, or their count."""
 
     expression: Expr
     summed: bool
@@ -37,11 +28,11 @@ class Measure:
 
 @dataclass(frozen=True)
 class Need:
-    """A join of the occurrences ``scope`` of a part.
+    """A join of the occurrences ``scope`` of a part that has to be evaluated.
 
-    ``counted``: how often each combination of ``projected`` values occurs, with ``measures`` added up;
-    otherwise only whether it occurs.  ``outer_columns`` are columns of other occurrences with which those in
-    scope are compared.
+    ``counted``: how often does each combination of ``projected`` values occur, with ``measures`` added up.
+    Otherwise only its existence matters.  ``outer_columns`` are columns of occurrences out of scope with
+    which those in scope are compared.
     """
 
     part: Part
@@ -62,9 +53,22 @@ class SelectNeeds:
     parts: tuple[tuple[Part, tuple[Need, ...]], ...]
 
 
+@dataclass(frozen=True)
+class TimedPlan:
+    """The plan of a bounded query in which timestamps matter: the needs of every select.
+
+    The partial matches that are kept for them follow (``partial_matches.py``).
+    """
+
+    query: Query
+    selects: tuple[SelectNeeds, ...]
+
+
 def find_separate_needs(need: Need, wanted: Sequence[Need]) -> list[Need]:
-    """The needs beside one of the same aggregate where its matches are all combinations of theirs: one is
-    counted, of the others it matters only whether they match."""
+    """The other needs of the same aggregate, if its matches are all combinations of the needs' matches.
+
+    One of them is counted; of the others only the existence of a match matters.
+    """
     same = [other for other in wanted if other.aggregate == need.aggregate]
     if len(same) == 1 or not any(other.counted for other in same):
         return []

@@ -1,140 +1,147 @@
-"""How much a query in time keeps, set by set, and in words."""
+"""Computes the bound of a timed plan: the worst-case size of its partial matches, with a description."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from math import prod
 
 from millpond.plan.classes import NoPlanError, build_exact_classes
 from millpond.plan.needs import THRESHOLD, Need, TimedPlan, find_separate_needs
 from millpond.plan.partial_matches import PartialMatchSet, Requirement, TimedNeed
-from millpond.plan.state import Kept, KeptColumn, State
+from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, KeptColumn, State
 from millpond.plan.synopses import count_alternatives
-from millpond.plan.synopsis_bound import kept_column
+from millpond.plan.synopsis_bound import describe_column
 from millpond.query.model import Ref, Select
 from millpond.query.parts import Part, type_of
 from millpond.query.trees import is_aggregate, item_refs, refs
 
-# What an entry takes: a word a value, two for a count or a sum.
-_WORD = 8
-_COUNT = 16
-
 
 def compute_timed_state(plan: TimedPlan) -> State:
-    """The worst case, where it is known: that of relations, of streams that end, and of fronts with several
-    open demands is not.  Raises NoPlanError where nothing is known to keep."""
+    """The bound of a timed plan: the sum over all sets of partial matches and remembered results.
+
+    It is None if it depends on the data: on the rows of relations or finite streams, or on the size of a
+    Pareto front with several unbounded requirements.  Raises NoPlanError if it is not known what to keep.
+    """
     kept: list[Kept] = []
     for needs in plan.selects:
         for _, wanted in needs.parts:
             for need in wanted:
                 if need.outer_columns and find_separate_needs(need, wanted):
-                    raise NoPlanError("streams are joined through columns that are grouped by")
-                timed = TimedNeed(need, shown_refs(needs.select, need))
+                    raise NoPlanError("streams are joined through group columns")
+                timed = TimedNeed(need, find_result_columns(needs.select, need))
                 timed.require_exact_distances()
                 past = (timed.order.relations,)
-                kept += [_kept(timed, p.match_set) for p in timed.sets[:-1] if p.match_set.groups != past]
-                kept += _result(needs.select, needs.distinct, need)
+                kept += [
+                    _describe_matches(timed, p.match_set)
+                    for p in timed.sets[:-1]
+                    if p.match_set.groups != past
+                ]
+                kept += _describe_results(needs.select, needs.distinct, need)
     if any(k.entries is None for k in kept):
         return State(None, None, tuple(kept))
     return State(sum(k.entries or 0 for k in kept), sum(k.bytes or 0 for k in kept), tuple(kept))
 
 
-def shown_refs(select: Select, need: Need) -> set[Ref]:
-    """The columns that the results of a need are made of."""
+def find_result_columns(select: Select, need: Need) -> set[Ref]:
+    """The columns that the results of a need contain."""
     if not is_aggregate(select):
-        shown = set(item_refs(select.items))
+        found = set(item_refs(select.items))
     else:
         aggregate = need.aggregate
         valued = aggregate is not None and aggregate.argument is not None and THRESHOLD not in need.scope
         counted = need.counted and (aggregate is None or aggregate.function != "MEDIAN")
-        shown = set(select.group_by or ())
+        found = set(select.group_by or ())
         if valued and not counted and aggregate is not None and aggregate.argument is not None:
-            shown = shown | refs(aggregate.argument)
-    return {r for ref in shown for r in refs(need.part.rewrite(ref)) if r.occurrence in need.scope}
+            found = found | refs(aggregate.argument)
+    return {r for ref in found for r in refs(need.part.rewrite(ref)) if r.occurrence in need.scope}
 
 
-def _result(select: Select, distinct: bool, need: Need) -> list[Kept]:
-    """Groups (with the values of an argument that are counted), and rows that were written."""
+def _describe_results(select: Select, distinct: bool, need: Need) -> list[Kept]:
+    """The remembered results: groups (with counted values of the argument), or rows already written."""
     aggregate, part = is_aggregate(select), need.part
     if not aggregate and not distinct:
         return []
-    wanted = shown_refs(select, need)
+    wanted = find_result_columns(select, need)
     if need.aggregate is not None and need.aggregate.function in ("MIN", "MAX"):
         wanted = {r for ref in select.group_by or () for r in refs(part.rewrite(ref))}
     what = "current answer" if aggregate else "rows already emitted"
     try:
-        codes = [build_exact_classes(part, ref) for ref in sorted(wanted, key=str)]
+        classes = [build_exact_classes(part, ref) for ref in sorted(wanted, key=str)]
     except NoPlanError:
         return [Kept(None, None, (), (what,), None, None)]
-    entries = prod(code.classes for code in codes)
-    columns = tuple(kept_column(part, code) for code in codes)
-    return [Kept(None, None, columns, (what,), entries, entries * _WORD * max(len(codes), 1))]
+    entries = prod(each.classes for each in classes)
+    columns = tuple(describe_column(part, each) for each in classes)
+    return [Kept(None, None, columns, (what,), entries, entries * VALUE_BYTES * max(len(classes), 1))]
 
 
-def _kept(timed: TimedNeed, waiting: PartialMatchSet) -> Kept:
+def _describe_matches(timed: TimedNeed, match_set: PartialMatchSet) -> Kept:
+    """What is kept of a set of partial matches, and its bound."""
     part = timed.part
     columns: list[KeptColumn] = []
     sizes: list[int | None] = []
-    for ref in waiting.result_columns:
+    for ref in match_set.result_columns:
         try:
-            code = build_exact_classes(part, ref)
-            columns.append(kept_column(part, code))
-            sizes.append(code.classes)
+            classes = build_exact_classes(part, ref)
+            columns.append(describe_column(part, classes))
+            sizes.append(classes.classes)
         except NoPlanError:
             sizes.append(None)
     if timed.need.counted:
-        sizes += [_refused(timed, ref) for ref in waiting.differing]
+        sizes += [_count_excludable_values(timed, ref) for ref in match_set.differing]
     compared: list[int | None] = []
-    for demand in waiting.requirements:
-        if len(demand.terms) == 1 and demand.terms[0][0] in waiting.result_columns:
-            continue  # the result has told it already
-        if demand.exact:
-            columns += _told(part, demand.terms[0][0])
-        size = _values(part, demand)
-        (sizes if demand.exact or timed.need.counted else compared).append(size)
-    entries = _entries(sizes, compared, len(waiting.differing), timed.need.counted)
-    width = _WORD * (len(waiting.result_columns) + len(waiting.requirements) + len(waiting.differing))
+    for requirement in match_set.requirements:
+        if len(requirement.terms) == 1 and requirement.terms[0][0] in match_set.result_columns:
+            continue  # the result column determines it
+        if requirement.exact:
+            columns += _describe_bounded_column(part, requirement.terms[0][0])
+        size = _count_values(part, requirement)
+        (sizes if requirement.exact or timed.need.counted else compared).append(size)
+    entries = _count_entries(sizes, compared, len(match_set.differing), timed.need.counted)
+    values = len(match_set.result_columns) + len(match_set.requirements) + len(match_set.differing)
+    width = VALUE_BYTES * values
     if timed.need.counted:
-        width += _COUNT * (1 + sum(1 + m.summed for m in timed.need.measures))
-    names = [_stream_name(timed, a) for group in waiting.groups for a in group]
-    size_ = None if entries is None else entries * max(width, _WORD)
+        width += COUNT_BYTES * (1 + sum(1 + m.summed for m in timed.need.measures))
+    names = [_stream_name(timed, a) for group in match_set.groups for a in group]
+    size_ = None if entries is None else entries * max(width, VALUE_BYTES)
     counted = "count" if len(names) == 1 else "matches"
-    keeps = (counted,) if timed.need.counted else _front_text(waiting)
+    keeps = (counted,) if timed.need.counted else _describe_front(match_set)
     return Kept(" and ".join(names), None, tuple(columns), keeps, entries, size_)
 
 
-def _told(part: Part, ref: Ref) -> list[KeptColumn]:
-    """A column whose every value is kept, if there is a number of them."""
+def _describe_bounded_column(part: Part, ref: Ref) -> list[KeptColumn]:
+    """The classes of a column in words; nothing if it is unbounded."""
     try:
-        return [kept_column(part, build_exact_classes(part, ref))]
+        return [describe_column(part, build_exact_classes(part, ref))]
     except NoPlanError:
         return []
 
 
 def _stream_name(timed: TimedNeed, alias: str) -> str:
-    """The stream's name; its alias where the stream occurs more than once."""
+    """The stream's name, or the alias if the stream occurs more than once."""
     tables = {o.alias: o.table.name for o in timed.part.select.occurrences}
     return tables[alias] if list(tables.values()).count(tables[alias]) == 1 else alias
 
 
-def _front_text(waiting: PartialMatchSet) -> tuple[str, ...]:
-    compared = [d for d in waiting.requirements if not d.exact]
+def _describe_front(match_set: PartialMatchSet) -> tuple[str, ...]:
+    """Which matches are kept, by their requirements."""
+    compared = [r for r in match_set.requirements if not r.exact]
     if not compared:
         return ("presence",)
     texts = []
-    for demand in compared:
-        names = [ref.column for ref, _ in demand.terms]
-        inner = names[0] if len(names) == 1 else f"{'max' if demand.low else 'min'}({', '.join(names)})"
-        texts.append(f"{'smallest' if demand.low else 'largest'} {inner}")
+    for requirement in compared:
+        names = [ref.column for ref, _ in requirement.terms]
+        inner = names[0] if len(names) == 1 else f"{'max' if requirement.low else 'min'}({', '.join(names)})"
+        texts.append(f"{'smallest' if requirement.low else 'largest'} {inner}")
     if len(texts) == 1:
         return (f"match with the {texts[0]}",)
     return (f"Pareto front of matches by {' and '.join(texts)}",)
 
 
-def _entries(
+def _count_entries(
     sizes: list[int | None], compared: list[int | None], differing: int, counted: bool
 ) -> int | None:
-    """The product of the classes; of a front's demands one is decided by the others."""
+    """The product of the sizes; in a Pareto front, all other requirements determine the largest one."""
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes):
         return None
@@ -147,8 +154,8 @@ def _entries(
     return prod(known) * prod(rest) * count_alternatives(differing)
 
 
-def _refused(timed: TimedNeed, ref: Ref) -> int | None:
-    """The values that coming ones must differ from, and all others."""
+def _count_excludable_values(timed: TimedNeed, ref: Ref) -> int | None:
+    """The number of values that can exclude a row still to come, plus one for all other values."""
     own, r = timed.closure.range(ref), timed.excludable_range(ref)
     lows = [x for x in (own.low, r.low) if x is not None]
     highs = [x for x in (own.high, r.high) if x is not None]
@@ -161,17 +168,17 @@ def _refused(timed: TimedNeed, ref: Ref) -> int | None:
     return (int(width / step) if step else 0) + 2 if width >= 0 else 1
 
 
-def _values(part: Part, demand: Requirement) -> int | None:
-    """How many values a demand can have."""
+def _count_values(part: Part, requirement: Requirement) -> int | None:
+    """The number of values that a requirement can have; None if it is unbounded."""
     lows: list[Fraction | None] = []
     highs: list[Fraction | None] = []
-    sign = -1 if demand.low else 1
-    step = type_of(part, demand.terms[0][0]).step
-    for ref, slack in demand.terms:
+    sign = -1 if requirement.low else 1
+    step = type_of(part, requirement.terms[0][0]).step
+    for ref, slack in requirement.terms:
         r = part.closure.range(ref)
         lows.append(None if r.low is None else r.low + sign * slack)
         highs.append(None if r.high is None else r.high + sign * slack)
-    low, high = _ends(demand, lows, highs)
+    low, high = _value_range(requirement, lows, highs)
     if low is None or high is None:
         return None
     if not step:
@@ -179,21 +186,24 @@ def _values(part: Part, demand: Requirement) -> int | None:
     return max(int((high - low) / step) + 1, 1)
 
 
-def _ends(
-    demand: Requirement, lows: list[Fraction | None], highs: list[Fraction | None]
+def _value_range(
+    requirement: Requirement, lows: list[Fraction | None], highs: list[Fraction | None]
 ) -> tuple[Fraction | None, Fraction | None]:
-    """The range of the largest (smallest) term, no smaller (larger) than what makes no difference."""
-    if demand.low:
-        known = [x for x in [*lows, demand.least] if x is not None]
-        return (max(known) if known else None), _or_none(
-            max, [*highs, demand.least] if demand.least is not None else highs
-        )
-    known = [x for x in [*highs, demand.least] if x is not None]
-    return _or_none(min, [*lows, demand.least] if demand.least is not None else lows), (
-        min(known) if known else None
-    )
+    """The range of a requirement's value, the maximum (or minimum) of its terms and of ``least``."""
+    least = [requirement.least] if requirement.least is not None else []
+    if requirement.low:
+        return _pick_known(max, [*lows, *least]), _pick_if_all_known(max, [*highs, *least])
+    return _pick_if_all_known(min, [*lows, *least]), _pick_known(min, [*highs, *least])
 
 
-def _or_none(pick, ends: list[Fraction | None]) -> Fraction | None:  # type: ignore[no-untyped-def]
+_Pick = Callable[[Iterable[Fraction]], Fraction]
+
+
+def _pick_known(pick: _Pick, ends: list[Fraction | None]) -> Fraction | None:
+    known = [x for x in ends if x is not None]
+    return pick(known) if known else None
+
+
+def _pick_if_all_known(pick: _Pick, ends: list[Fraction | None]) -> Fraction | None:
     known = [x for x in ends if x is not None]
     return pick(known) if len(known) == len(ends) else None

@@ -1,8 +1,8 @@
-"""What is kept of partial matches: for every set of streams that can wait for the others.
+"""The partial matches that a query in time keeps: one set for every set of streams whose rows can come first.
 
-Of a partial match, the future asks only for what the result needs of it, and for what it demands of the
-columns still to come: a lower or an upper end for each.  With duplicates its combinations are counted;
-without, of those that differ in their demands alone the least demanding are kept, a *front*.
+Two things are kept of a partial match: the columns that the result needs, and its requirements, a lower or an
+upper bound for each column still to come.  A counted need counts the matches with equal values.  An existence
+need keeps, of the matches that differ only in their requirements, the Pareto front: the weakest requirements.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millpond.plan.classes import NoPlanError
-from millpond.plan.needs import Need
+from millpond.plan.needs import THRESHOLD, Need
 from millpond.query.closure import Closure, Range
 from millpond.query.model import Ref
 from millpond.query.parts import type_of
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
 from millpond.query.types import Domain
 
-# Sets of streams are exponential in number.
+# The number of sets of streams is exponential.
 _MAX_GROUPS = 8
-# Columns, each with its slack.
+# Columns, each with the slack of its bound.
 _Terms = tuple[tuple[Ref, Fraction], ...]
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """What partial matches ask of columns that are still to come.
+    """A bound that partial matches set on columns of rows still to come, the ``partners``.
 
-    ``low``: of all partners z to be at least the value, which is the largest ``x - slack`` over its terms;
-    else at most the value, the smallest ``x + slack``.  ``strict`` excludes the value itself.  ``partners``
-    say by how much the end differs from the value: z >= value + shift.  ``exact``: the end is both lower
-    and upper.  ``least`` is a lower end that all partners have anyway (for upper demands an upper one).
+    If ``low``, a match has the value max(x - slack) over its ``terms`` (x, slack), and requires
+    z >= value + shift of each partner (z, shift).  Otherwise it has the value min(x + slack) and requires
+    z <= value + shift.  ``strict`` excludes equality.  ``exact``: the bound is both a lower and an upper one.
+    ``least``: a value that requires nothing, because the partners' own ranges imply it (None if unknown).
     """
 
     low: bool
@@ -48,13 +48,16 @@ class Requirement:
     least: Fraction | None
 
     def shift(self, partner: Ref) -> Fraction | None:
+        """The shift of a partner's bound; None if the requirement is not on that column."""
         return dict(self.partners).get(partner)
 
 
 @dataclass(frozen=True)
 class PartialMatchSet:
-    """A set of streams whose partial matches are kept: columns of the result, demands, and values that a
-    coming row must differ from."""
+    """The partial matches of a set of streams, with what is kept of each match.
+
+    ``differing`` are columns from which a column of a row still to come must differ.
+    """
 
     groups: tuple[TimeGroup, ...]
     result_columns: tuple[Ref, ...]
@@ -66,17 +69,21 @@ class PartialMatchSet:
         return tuple(alias for group in self.groups for alias in group)
 
     def find_requirement(self, partner: Ref, low: bool, strict: bool) -> tuple[int, Fraction] | None:
-        """The number of the demand on a column, and the shift of its end."""
-        for number, demand in enumerate(self.requirements):
-            shift = demand.shift(partner)
-            if shift is not None and demand.strict == strict and (demand.low == low or demand.exact):
+        """The index of the requirement on a column, and the shift of its bound."""
+        for number, requirement in enumerate(self.requirements):
+            shift = requirement.shift(partner)
+            same_side = requirement.low == low or requirement.exact
+            if shift is not None and requirement.strict == strict and same_side:
                 return number, shift
         return None
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """How matches of a set come about: rows of ``new`` arrive together, those of ``old`` were there."""
+    """How matches of a set arise: rows of ``new`` arrive at one timestamp and complete matches of ``old``.
+
+    ``old`` is None if all rows of the match arrive at that timestamp.
+    """
 
     new: tuple[TimeGroup, ...]
     old: PartialMatchSet | None
@@ -84,14 +91,14 @@ class Arrival:
 
 @dataclass(frozen=True)
 class PartialMatchPlan:
-    """A set of streams with the ways in which its matches come about."""
+    """The partial matches of a set of streams, and the ways in which they arise."""
 
     match_set: PartialMatchSet
     arrivals: tuple[Arrival, ...]
 
 
 class TimedNeed:
-    """The partial matches of one need; ``shown`` are the columns that its results are made of."""
+    """Derives the partial matches of one need; ``result_columns`` are the columns of its results."""
 
     def __init__(self, need: Need, result_columns: Iterable[Ref]) -> None:
         self.need = need
@@ -101,20 +108,24 @@ class TimedNeed:
         self.result_columns = tuple(sorted(set(result_columns), key=str))
         if len(self.order.groups) > _MAX_GROUPS:
             raise NoPlanError(f"more than {_MAX_GROUPS} streams are joined in time")
-        self._clocks = set(find_time_columns(need.part.select).values())
+        self._time_columns = set(find_time_columns(need.part.select).values())
         for group in self.order.groups:
-            clock = self.order.time_columns.get(group[0])
-            if clock is not None and self.order.is_finite(group) and self.closure.range(clock).high is None:
-                raise NoPlanError(f"{group[0]} ends at timestamps of a relation")
+            time_column = self.order.time_columns.get(group[0])
+            unbounded = time_column is not None and self.closure.range(time_column).high is None
+            if unbounded and self.order.is_finite(group):
+                raise NoPlanError(f"{group[0]} ends at a timestamp that only a relation knows")
         self._values = [
-            n.ref for n in self.closure.nodes if n.type.domain is not Domain.TIME or self._known(n.ref)
+            n.ref
+            for n in self.closure.nodes
+            if n.type.domain is not Domain.TIME or self._is_value_timestamp(n.ref)
         ]
 
     def is_value(self, ref: Ref) -> bool:
+        """The column is compared by value, not only by the order of arrival."""
         return ref in self._values
 
-    def _known(self, ref: Ref) -> bool:
-        """A timestamp that is a value: that of a relation, or a clock that is compared with one."""
+    def _is_value_timestamp(self, ref: Ref) -> bool:
+        """The timestamp is compared by value: it is a relation's, or a time column compared with one."""
         if ref.occurrence in self.order.relations:
             return True
         relations = [n.ref for n in self.closure.nodes if n.ref.occurrence in self.order.relations]
@@ -125,30 +136,30 @@ class TimedNeed:
         )
 
     @cached_property
-    def real(self) -> tuple[TimeGroup, ...]:
-        """The groups whose rows arrive; the virtual stream of MIN and MAX never does."""
+    def arriving_groups(self) -> tuple[TimeGroup, ...]:
+        """The time groups whose rows arrive; without the virtual stream of MIN and MAX."""
         return tuple(g for g in self.order.groups if all(a in self.aliases for a in g))
 
     @cached_property
     def aliases(self) -> tuple[str, ...]:
-        return tuple(a for a in self.need.scope if a != "?")
+        return tuple(a for a in self.need.scope if a != THRESHOLD)
 
     # --- sets ------------------------------------------------------------------------------------------
 
     @cached_property
     def sets(self) -> tuple[PartialMatchPlan, ...]:
-        """Every set that can wait, smaller ones first; the last is the set of all streams."""
+        """Every set whose rows can come before the others, small sets first; the last has all streams."""
         known: dict[frozenset[TimeGroup], PartialMatchSet] = {}
         plans = []
         for groups in self.order.partial_sets():
-            if not all(g in self.real for g in groups):
+            if not all(g in self.arriving_groups for g in groups):
                 continue
-            waiting = self._waiting(groups)
-            known[frozenset(groups)] = waiting
-            plans.append(PartialMatchPlan(waiting, tuple(self._arrivals(groups, known))))
+            match_set = self._derive_match_set(groups)
+            known[frozenset(groups)] = match_set
+            plans.append(PartialMatchPlan(match_set, tuple(self._find_arrivals(groups, known))))
         return tuple(plans)
 
-    def _arrivals(
+    def _find_arrivals(
         self, groups: tuple[TimeGroup, ...], known: dict[frozenset[TimeGroup], PartialMatchSet]
     ) -> Iterable[Arrival]:
         whole = frozenset(groups)
@@ -163,19 +174,19 @@ class TimedNeed:
         ):
             yield Arrival(groups, None)
 
-    def _waiting(self, groups: tuple[TimeGroup, ...]) -> PartialMatchSet:
+    def _derive_match_set(self, groups: tuple[TimeGroup, ...]) -> PartialMatchSet:
         inside = {alias for group in groups for alias in group}
         own = [ref for ref in self._values if ref.occurrence in inside]
         outside = [ref for ref in self._values if ref.occurrence not in inside]
-        shown = tuple(ref for ref in self.result_columns if ref.occurrence in inside)
-        demands = tuple(self._demands(own, outside))
-        return PartialMatchSet(groups, shown, demands, self._differing(inside))
+        columns = tuple(ref for ref in self.result_columns if ref.occurrence in inside)
+        requirements = tuple(self._derive_requirements(own, outside))
+        return PartialMatchSet(groups, columns, requirements, self._find_differing(inside))
 
-    def _differing(self, inside: set[str]) -> tuple[Ref, ...]:
-        """Columns that a coming column must differ from, where no order says so already."""
+    def _find_differing(self, inside: set[str]) -> tuple[Ref, ...]:
+        """Columns from which a column still to come must differ, unless their order implies it."""
         out = []
         for d in self.part.apart:
-            if d.right is None or {d.left, d.right} & self._clocks:
+            if d.right is None or {d.left, d.right} & self._time_columns:
                 continue
             if self.closure.keeps_apart(d.left, d.right, d.value):
                 continue
@@ -185,7 +196,7 @@ class TimedNeed:
         return tuple(dict.fromkeys(out))
 
     def excludable_range(self, ref: Ref) -> Range:
-        """Where the values of a column lie that a coming one can be equal to, as far as that is known."""
+        """The range of values of a ``differing`` column that can exclude a row still to come."""
         lows: list[Fraction | None] = []
         highs: list[Fraction | None] = []
         for d in self.part.apart:
@@ -199,21 +210,21 @@ class TimedNeed:
             max((x for x in highs if x is not None), default=None) if None not in highs else None,
         )
 
-    # --- distances -----------------------------------------------------------------------------------------
+    # --- distances -------------------------------------------------------------------------------------
 
     def require_exact_distances(self) -> None:
         """Raise NoPlanError if a floating-point column is compared at a distance, where rounding could change
         the answer."""
         for plan in self.sets:
             if not plan.arrivals:
-                raise NoPlanError("a set of streams that nothing can complete")
+                raise NoPlanError("some partial matches can never be completed")
             for arrival in plan.arrivals:
-                for ref, distance in self._distances(plan.match_set, arrival):
+                for ref, distance in self._find_distances(plan.match_set, arrival):
                     if distance and not type_of(self.part, ref).step:
-                        raise NoPlanError(f"{ref} is compared at a distance, and such numbers are rounded")
+                        raise NoPlanError(f"{ref} is compared at a distance, and its values are rounded")
 
-    def _distances(self, waiting: PartialMatchSet, arrival: Arrival) -> Iterator[tuple[Ref, Fraction]]:
-        """Every distance at which rows of an arrival are compared, with the column that it is added to."""
+    def _find_distances(self, match_set: PartialMatchSet, arrival: Arrival) -> Iterator[tuple[Ref, Fraction]]:
+        """Every distance at which rows of an arrival are compared, with the column it is added to."""
         new = {alias for group in arrival.new for alias in group}
         own = [
             n.ref for n in self.closure.nodes if n.ref.occurrence in new and n.type.domain is not Domain.TIME
@@ -222,17 +233,17 @@ class TimedNeed:
             bound = self.bound(x, y) if x.occurrence != y.occurrence else None
             if bound is not None:
                 yield y, bound[0]
-        for demand in waiting.requirements:
-            yield from ((x, slack) for x, slack in demand.terms if x.occurrence in new)
-            if arrival.old is not None and any(x.occurrence not in new for x, _ in demand.terms):
-                z, shift = demand.partners[0]
-                known = arrival.old.find_requirement(z, demand.low, demand.strict)
+        for requirement in match_set.requirements:
+            yield from ((x, slack) for x, slack in requirement.terms if x.occurrence in new)
+            if arrival.old is not None and any(x.occurrence not in new for x, _ in requirement.terms):
+                z, shift = requirement.partners[0]
+                known = arrival.old.find_requirement(z, requirement.low, requirement.strict)
                 assert known is not None
                 yield z, known[1] - shift
         if arrival.old is None:
             return
-        for demand in arrival.old.requirements:
-            yield from ((z, shift) for z, shift in demand.partners if z.occurrence in new)
+        for requirement in arrival.old.requirements:
+            yield from ((z, shift) for z, shift in requirement.partners if z.occurrence in new)
         for d in self.part.apart:
             if d.right is None or self.closure.keeps_apart(d.left, d.right, d.value):
                 continue
@@ -240,36 +251,37 @@ class TimedNeed:
                 if mine in arrival.old.differing and z.occurrence in new:
                     yield z, d.value
 
-    # --- demands ---------------------------------------------------------------------------------------
+    # --- requirements ----------------------------------------------------------------------------------
 
     def bound(self, x: Ref, y: Ref) -> tuple[Fraction, bool] | None:
-        """The least bound of ``x - y`` that is not implied by constants."""
+        """The least bound of ``x - y``; None if there is none or constants alone imply it."""
         i, j = self.closure.index[x], self.closure.index[y]
         if self.closure.origin[i] != self.closure.origin[j] or not self.closure.finite[i, j]:
             return None
-        return None if self._by_origin[i, j] else self.closure.bound(x, y)
+        return None if self._by_constants[i, j] else self.closure.bound(x, y)
 
     @cached_property
-    def _by_origin(self) -> NDArray[np.bool_]:
-        """What constants alone imply; the values of relations and streams that end are kept."""
+    def _by_constants(self) -> NDArray[np.bool_]:
+        """Bounds that constants alone imply, without the values of relations and finite streams."""
         return self.closure.with_anchors(()).by_constants
 
-    def _demands(self, own: Sequence[Ref], outside: Sequence[Ref]) -> list[Requirement]:
+    def _derive_requirements(self, own: Sequence[Ref], outside: Sequence[Ref]) -> list[Requirement]:
+        """The requirements of matches with columns ``own`` on the columns ``outside``."""
         found: dict[tuple[bool, bool, bool, _Terms], list[tuple[Ref, Fraction]]] = {}
         for z in outside:
             for low in (True, False):
                 for strict in (True, False):
-                    terms = self._terms(own, z, low, strict)
+                    terms = self._find_terms(own, z, low, strict)
                     if terms:
                         base = terms[0][1]
                         exact = len(terms) == 1 and self.closure.has_fixed_difference(terms[0][0], z)
                         key = (exact, low, strict, tuple((x, slack - base) for x, slack in terms))
                         found.setdefault(key, []).append((z, -base if low else base))
-        demands = [self._demand(*key, tuple(partners)) for key, partners in found.items()]
-        return [d for d in demands if not d.exact or d.low]  # an exact demand is lower and upper in one
+        every = [self._build_requirement(*key, tuple(partners)) for key, partners in found.items()]
+        return [r for r in every if not r.exact or r.low]  # an exact one is both lower and upper
 
-    def _terms(self, own: Sequence[Ref], z: Ref, low: bool, strict: bool) -> list[tuple[Ref, Fraction]]:
-        """The columns that bound ``z`` (from below if ``low``), without those that others imply."""
+    def _find_terms(self, own: Sequence[Ref], z: Ref, low: bool, strict: bool) -> list[tuple[Ref, Fraction]]:
+        """The columns that bound ``z`` (from below if ``low``), without those whose bound another implies."""
         bounds = {}
         for x in own:
             bound = self.bound(x, z) if low else self.bound(z, x)
@@ -290,7 +302,7 @@ class TimedNeed:
         return kept
 
     def _implies(self, y: Ref, slack_y: Fraction, x: Ref, slack_x: Fraction, low: bool) -> bool:
-        """What ``y`` demands of a column covers what ``x`` demands, in every match that has both."""
+        """In every match, the bound set by ``y`` implies the one set by ``x``."""
         pair = (x, y) if low else (y, x)
         i, j = self.closure.index[pair[0]], self.closure.index[pair[1]]
         if self.closure.origin[i] != self.closure.origin[j] or not self.closure.finite[i, j]:
@@ -298,7 +310,7 @@ class TimedNeed:
         bound = self.closure.bound(*pair)
         return bound is not None and bound[0] + slack_y <= slack_x
 
-    def _demand(
+    def _build_requirement(
         self,
         exact: bool,
         low: bool,
@@ -306,10 +318,12 @@ class TimedNeed:
         terms: _Terms,
         partners: tuple[tuple[Ref, Fraction], ...],
     ) -> Requirement:
-        return Requirement(low, strict, terms, partners, exact, None if exact else self._least(low, partners))
+        return Requirement(
+            low, strict, terms, partners, exact, None if exact else self._find_least(low, partners)
+        )
 
-    def _least(self, low: bool, partners: Sequence[tuple[Ref, Fraction]]) -> Fraction | None:
-        """Below this (above it, for upper demands) a value demands nothing of any partner."""
+    def _find_least(self, low: bool, partners: Sequence[tuple[Ref, Fraction]]) -> Fraction | None:
+        """The value at or below which (for upper bounds: above which) nothing is required of any partner."""
         ends = []
         for z, shift in partners:
             r = self.closure.range(z)

@@ -1,14 +1,18 @@
-"""The worst-case size of the state, and what it consists of."""
+"""The worst-case size of the state, what it consists of, and the size of one entry."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+# The bytes of a value, and of a count or a sum, which may exceed 64 bits.
+VALUE_BYTES = 8
+COUNT_BYTES = 16
+
 
 @dataclass(frozen=True)
 class KeptColumn:
-    """A column that the synopsis distinguishes, and into how many classes of values at most."""
+    """A column whose values the state distinguishes, and the number of classes it has."""
 
     name: str
     classes: int
@@ -20,9 +24,9 @@ class KeptColumn:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of one stream, or of matches of several (of the answer: ``stream`` is None).
+    """What is kept of one stream, of partial matches of several, or (``stream`` is None) of the answer.
 
-    ``entries`` and ``bytes`` are None where only the data will tell.
+    ``entries`` and ``bytes`` are None if they depend on the data.
     """
 
     stream: str | None
@@ -47,10 +51,10 @@ class Kept:
 
 @dataclass(frozen=True)
 class State:
-    """Worst-case size of everything kept; entries and bytes are None unless the query is bounded.
+    """The worst-case size of everything that is kept.
 
-    They are None as well where the bound depends on rows of a relation or of a stream that ends, or is that
-    of a front, which is finite and not known beforehand.
+    ``entries`` and ``bytes`` are None unless the query is bounded, and also if they depend on the data: on
+    the rows of a relation or a finite stream, or on the size of a Pareto front.
     """
 
     entries: int | None

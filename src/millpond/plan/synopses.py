@@ -1,8 +1,8 @@
-"""What is kept of each stream so that a bounded query can be answered.
+"""The plan of the exact engine: which synopsis is kept of each stream.
 
-Counted joins keep a count (and measures) for each combination of classes.  Joins that are only looked for
-keep, for each combination, the rows that demand least of the other streams: section 7.2 of paper 1,
-with every join's own slack, and with the rows that a ``<>`` join may refuse the best one for.
+A counted need keeps a count (and measures) for each combination of classes (section 7.1 of paper 1).  An
+existence need keeps, for each combination, the rows with the weakest requirements on the other streams
+(section 7.2), with the slack of each join, and alternatives to a best row that a ``<>`` join can exclude.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from millpond.plan.needs import Measure, Need
 from millpond.query.model import Query, Ref, Select
 from millpond.query.parts import Part
 
-# Zones of a column relative to the constants that its join partners know.
+# The zones of a column: below, between and above the constants of its join partners.
 UNDER, AMONG, OVER = -1, 0, 1
 
 
 @dataclass(frozen=True)
 class Extreme:
-    """The rows that demand least: of all rows of a class, those with the best demand are enough.
+    """Which rows of a class are kept: those with the weakest requirements.
 
-    With ``smallest``, a row demands of each partner z to be at least the largest ``x - slack`` over its
-    ``columns`` x (more, where strict); smaller demands are better.  Otherwise at most the smallest
-    ``x + slack``; larger is better.  ``slacks[z][x]`` is (slack, strict).  Demands on different partners
-    differ by boundedly many amounts, ``spreads`` in all.
+    With ``smallest``, a row requires of each partner z to be at least (if strict: above) the maximum of
+    ``x - slack`` over its ``columns`` x; the smallest is the weakest.  Otherwise it requires z to be at most
+    the minimum of ``x + slack``; the largest is the weakest.  ``slacks[z][x]`` is (slack, strict).  The
+    requirements of a row on different partners differ in ``spreads`` ways at most.
     """
 
     smallest: bool
@@ -37,10 +37,10 @@ class Extreme:
     slacks: tuple[tuple[tuple[Fraction, bool], ...], ...]
     spreads: int
 
-    def demands(self, points: Sequence[Fraction]) -> tuple[tuple[Fraction, bool], ...]:
-        """The demand on each partner; larger is harder if ``smallest``, else the reverse.
+    def requirements(self, points: Sequence[Fraction]) -> tuple[tuple[Fraction, bool], ...]:
+        """The requirement on each partner; a larger one is stronger if ``smallest``, else weaker.
 
-        The flag sorts a strict demand as the harder one.
+        The flag sorts a strict requirement as the stronger one.
         """
         if self.smallest:
             return tuple(
@@ -55,7 +55,7 @@ class Extreme:
 
 @dataclass(frozen=True)
 class ZonePattern:
-    """Which extremes to keep for rows whose ``zoned`` columns lie in the given zones."""
+    """Which rows are kept of those whose ``zoned`` columns lie in the given zones."""
 
     zones: tuple[int, ...]
     extremes: tuple[Extreme, ...]
@@ -63,7 +63,11 @@ class ZonePattern:
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """The synopsis of one occurrence."""
+    """The synopsis of one occurrence.
+
+    A counted need has ``classes`` and ``measures``.  An existence need has ``classes``, ``patterns`` for the
+    zones of the ``zoned`` columns, and ``differing`` columns: those in ``<>`` joins without a finite range.
+    """
 
     alias: str
     stream: str
@@ -76,7 +80,7 @@ class StreamPlan:
 
     @property
     def entries(self) -> int:
-        """The product of the class counts, times the rows kept of a class."""
+        """The bound of the synopsis: the number of combinations of classes, times the rows kept of each."""
         classes = prod(code.classes for code in self.classes)
         if self.counted:
             return classes
@@ -89,7 +93,7 @@ class StreamPlan:
 
 
 def count_alternatives(k: int) -> int:
-    """Rows enough for k ``<>`` joins: the best, and the best that differs from it in each column.
+    """The rows to keep for k ``<>`` joins: the best, and the best that differs from it in each column.
 
     >>> [count_alternatives(k) for k in range(4)]
     [1, 2, 5, 16]
@@ -97,13 +101,14 @@ def count_alternatives(k: int) -> int:
     return 1 + k * count_alternatives(k - 1) if k else 1
 
 
-def zone_size(code: ColumnClasses, zone: int) -> int:
-    return {UNDER: int(code.below), AMONG: code.values, OVER: int(code.above)}[zone]
+def zone_size(classes: ColumnClasses, zone: int) -> int:
+    """The number of classes in a zone."""
+    return {UNDER: int(classes.below), AMONG: classes.values, OVER: int(classes.above)}[zone]
 
 
 @dataclass(frozen=True)
 class SynopsisPlan:
-    """The synopses of a need; none where every row is answered by itself."""
+    """The synopses of a need, one per stream; none if every row is answered on its own."""
 
     need: Need
     streams: tuple[StreamPlan, ...]
@@ -111,7 +116,7 @@ class SynopsisPlan:
 
 @dataclass(frozen=True)
 class ExactSelectPlan:
-    """``results`` are, by part, the classes of the result rows or groups that must be remembered."""
+    """The synopses of a select; ``results`` are, by part, the classes of remembered result rows or groups."""
 
     select: Select
     distinct: bool
@@ -121,14 +126,14 @@ class ExactSelectPlan:
 
 @dataclass(frozen=True)
 class ExactPlan:
-    """Everything kept for a bounded query."""
+    """The plan of a bounded query in which timestamps do not matter: everything that is kept."""
 
     query: Query
     selects: tuple[ExactSelectPlan, ...]
 
 
 def merge_shared(plans: Iterable[SynopsisPlan]) -> list[SynopsisPlan]:
-    """Needs that keep the same classes share one synopsis, with the measures of all of them."""
+    """Merge needs that keep the same classes into one synopsis, with the measures of all of them."""
     out: dict[object, SynopsisPlan] = {}
     for plan in plans:
         key = sharing_key(plan)
@@ -144,7 +149,7 @@ def merge_shared(plans: Iterable[SynopsisPlan]) -> list[SynopsisPlan]:
 
 
 def sharing_key(plan: SynopsisPlan) -> object:
-    """What needs must have in common to share a synopsis."""
+    """Equal for needs that share a synopsis."""
     return (
         id(plan.need.part) if plan.need.counted else plan.need.part.condition,
         plan.need.counted,

@@ -1,8 +1,8 @@
-"""The time order of a part's streams: which come before which, which have equal timestamps, which end.
+"""The order in time that a part implies for its streams: which come before which, which at the same time.
 
-Rows of all streams arrive in the order of their timestamps, so a row with the smaller timestamp has
-arrived when the other one comes.  Occurrences with equal timestamps form a *time group*.  Relations form
-a time group too, which is complete from the start.
+Rows of all streams arrive in the order of their timestamps, so a row that must be earlier has arrived when
+the later one does.  Occurrences with equal timestamps form a *time group*.  The relations form one too, which
+is complete from the start.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from millpond.query.closure import Closure
 from millpond.query.model import Ref, Select
 from millpond.query.parts import Part
 
+# The aliases of occurrences with equal timestamps.
 TimeGroup = tuple[str, ...]
 
 
 def find_time_column(select: Select, alias: str) -> Ref | None:
-    """The time column of an occurrence; None if it has no application time."""
+    """The time column of an occurrence; None if it is a relation or has none."""
     table = next((o.table for o in select.occurrences if o.alias == alias), None)
     return Ref(alias, table.time) if table is not None and table.streaming and table.time else None
 
 
 def find_time_columns(select: Select) -> dict[str, Ref]:
-    """The time columns of a select's occurrences, by alias."""
+    """The time column of each occurrence that has one."""
     found = {o.alias: find_time_column(select, o.alias) for o in select.occurrences}
-    return {alias: time_column for alias, time_column in found.items() if time_column is not None}
+    return {alias: ref for alias, ref in found.items() if ref is not None}
 
 
 def is_timed(part: Part) -> bool:
-    """The part compares timestamps of streams, or has relations or streams that end."""
+    """Timestamps matter: the part compares those of streams, or has finite streams or relations."""
     order = TimeOrder(part)
     if order.relations or any(order.is_finite(group) for group in order.groups):
         return True
@@ -46,7 +47,11 @@ def is_timed(part: Part) -> bool:
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """The order that a part implies for the timestamps of its occurrences."""
+    """What a part implies for the timestamps of its occurrences.
+
+    A time group is *finite* if it has finitely many rows (relations, and streams whose timestamps are bounded
+    above) and *endless* otherwise.
+    """
 
     part: Part
 
@@ -56,11 +61,9 @@ class TimeOrder:
 
     @cached_property
     def time_columns(self) -> dict[str, Ref]:
-        """The time columns that the closure knows, by alias."""
+        """The time columns that conditions mention."""
         known = find_time_columns(self.part.select)
-        return {
-            alias: time_column for alias, time_column in known.items() if time_column in self._closure.index
-        }
+        return {alias: ref for alias, ref in known.items() if ref in self._closure.index}
 
     @cached_property
     def relations(self) -> TimeGroup:
@@ -69,7 +72,7 @@ class TimeOrder:
 
     @cached_property
     def groups(self) -> tuple[TimeGroup, ...]:
-        """The time groups: first the relations, if there are any, then the streams by equal timestamps."""
+        """The time groups: the relations first, if there are any, then the streams."""
         groups: list[list[str]] = [list(self.relations)] if self.relations else []
         for alias in self.part.aliases:
             if alias in self.relations:
@@ -86,11 +89,11 @@ class TimeOrder:
 
     @cached_property
     def group_numbers(self) -> dict[str, int]:
-        """The index of each occurrence's group in ``groups``."""
+        """The number of each occurrence's time group."""
         return {alias: i for i, group in enumerate(self.groups) for alias in group}
 
     def group_of(self, alias: str) -> TimeGroup:
-        """The group of an occurrence."""
+        """The time group of an occurrence."""
         return self.groups[self.group_numbers[alias]]
 
     def is_not_after(self, earlier: TimeGroup, later: TimeGroup) -> bool:
@@ -114,7 +117,7 @@ class TimeOrder:
         )
 
     def _bound(self, a: TimeGroup, b: TimeGroup) -> tuple[int, bool] | None:
-        """Whether ``a`` is strictly before ``b``, as the second item; None if ``a`` may be after ``b``."""
+        """(0, whether ``a`` is before ``b``) if ``a`` is not after ``b``, else None."""
         if a == self.relations or b == self.relations:
             return (0, True) if a == self.relations and a != b else None
         x, y = self.time_columns.get(a[0]), self.time_columns.get(b[0])
@@ -126,24 +129,24 @@ class TimeOrder:
         return 0, bound[0] < 0 or bound[1]
 
     def is_finite(self, group: TimeGroup) -> bool:
-        """The group has finitely many rows: relations, and streams whose timestamps are bounded above."""
+        """The group has finitely many rows."""
         if group == self.relations:
             return True
-        time_column = self.time_columns.get(group[0])
-        return time_column is not None and not self._closure.unbounded_above[self._closure.index[time_column]]
+        ref = self.time_columns.get(group[0])
+        return ref is not None and not self._closure.unbounded_above[self._closure.index[ref]]
 
     @cached_property
     def endless(self) -> tuple[TimeGroup, ...]:
-        """The groups with infinitely many rows."""
+        """The groups that are not finite."""
         return tuple(group for group in self.groups if not self.is_finite(group))
 
     def groups_up_to(self, group: TimeGroup) -> frozenset[TimeGroup]:
-        """``group`` and the endless groups that are not after it."""
+        """The group itself and the endless groups that are not after it."""
         return frozenset({group} | {other for other in self.endless if self.is_not_after(other, group)})
 
     @cached_property
     def last_group(self) -> TimeGroup | None:
-        """The group that no other endless group can come after: its rows need not be kept."""
+        """The group that no other endless group comes after: its rows are answered at once and not kept."""
         for group in self.endless:
             if all(other == group or self.is_not_after(other, group) for other in self.endless):
                 return group
@@ -152,7 +155,7 @@ class TimeOrder:
     # --- partial matches -------------------------------------------------------------------------------
 
     def can_be_partial(self, members: Collection[TimeGroup]) -> bool:
-        """Rows of these groups can have arrived while the rows of all other groups are still to come."""
+        """Rows of ``members`` can have arrived while those of all other groups are still to come."""
         return not any(
             self.is_not_after(other, member)
             for member in members
@@ -161,15 +164,15 @@ class TimeOrder:
         )
 
     def can_come_together(self, members: Collection[TimeGroup]) -> bool:
-        """The groups can have rows with the same timestamp."""
+        """Rows of all ``members`` can arrive at the same timestamp."""
         return not any(self.is_never_together(a, b) for a, b in combinations(members, 2))
 
     def can_come_after(self, members: Collection[TimeGroup], earlier: Collection[TimeGroup]) -> bool:
-        """Rows of ``members`` can arrive, with one timestamp, after the rows of ``earlier``."""
+        """Rows of ``members`` can arrive, at one timestamp, after those of ``earlier``."""
         return not any(self.is_not_after(member, other) for member in members for other in earlier)
 
     def partial_sets(self) -> Iterator[tuple[TimeGroup, ...]]:
-        """The sets of groups that can form partial matches, with relations in each; all groups come last."""
+        """The sets of groups that can be partial matches, all with the relations; the last has all groups."""
         streams = [g for g in self.groups if g != self.relations]
         past = (self.relations,) if self.relations else ()
         for size in range(len(streams) + 1):
