@@ -1,0 +1,68 @@
+"""The verdict of every example in ``tests/fixtures/verdicts``: outcome, reasons, bound and witnesses."""
+
+from __future__ import annotations
+
+import pytest
+
+from millpond import Verdict, check
+from millpond.analysis.verdict import UNBOUNDED
+from tests.support.time_fooling import confirm_time_witness
+from tests.support.verdict_fixtures import VerdictExample, read_examples
+
+EVERY = read_examples()
+UNBOUNDED_EXAMPLES = [e for e in EVERY if e.outcomes == (UNBOUNDED,)]
+IN_TIME = [e for e in UNBOUNDED_EXAMPLES if e.file.startswith("time_")]
+WITHOUT_TIME = [e for e in UNBOUNDED_EXAMPLES if not e.file.startswith("time_")]
+
+
+def verdict_of(example: VerdictExample) -> Verdict:
+    verdict = check(example.sql)
+    assert isinstance(verdict, Verdict)
+    return verdict
+
+
+@pytest.mark.parametrize("example", EVERY, ids=str)
+def test_verdict(example: VerdictExample) -> None:
+    verdict = verdict_of(example)
+    assert verdict.outcome in example.outcomes, verdict.explain()
+    if example.entries is not None:
+        assert verdict.state.entries == example.entries
+    if verdict.outcome == UNBOUNDED:
+        assert {reason.code for reason in verdict.reasons} == example.codes
+        assert verdict.state.entries is None and verdict.plan is None and verdict.timed is None
+    if example.outcomes == ("bounded",):
+        assert not verdict.reasons and (verdict.plan is None) != (verdict.timed is None)
+    if example.published:
+        assert verdict.published is not None and example.published in verdict.published
+    else:
+        assert verdict.published is None
+
+
+@pytest.mark.parametrize("example", WITHOUT_TIME, ids=str)
+def test_unbounded_query_has_a_witness(example: VerdictExample) -> None:
+    assert len(verdict_of(example).witness(4)["universe"]) == 4
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("example", IN_TIME, ids=str)
+def test_witness_in_time_is_confirmed_by_duckdb(example: VerdictExample) -> None:
+    verdict = verdict_of(example)
+    catalog = {name: [(c.name, c.type.name) for c in t.columns] for name, t in verdict.query.tables.items()}
+    used = {o.table.name for select in verdict.query.selects for o in select.occurrences}
+    for n in (1, 3) if example.compare else (1, 3, 6):
+        witness = verdict.witness(n)
+        assert len(witness["universe"]) == len(witness["probes"]) == n
+        if used <= {"S", "T", "U", "V"} or n <= 3:
+            refusal = confirm_time_witness(example.sql, catalog, witness)
+            assert refusal is None, f"{n}: {refusal}"
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("example", [e for e in EVERY if e.compare], ids=str)
+def test_median_of_few_values_is_observed_step_by_step(example: VerdictExample) -> None:
+    assert verdict_of(example).witness(3)["compare"] == example.compare
+
+
+def test_every_file_has_titled_examples() -> None:
+    assert len(EVERY) > 200
+    assert len({str(example) for example in EVERY}) == len(EVERY)
