@@ -1,6 +1,6 @@
-"""Random queries from all sides: definition, certificates, synopses.
+"""Random queries: the verdict is checked against the definition, its witness, and its synopses.
 
-The seeds are fixed; ``python -m tests.campaigns.verdicts`` looks at as many more as one likes.
+The seeds are fixed; ``python -m tests.campaigns.verdicts`` checks any number of other seeds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BATCH = 100
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("start", range(0, 1500, BATCH))
-def test_plain_queries_agree_with_the_definition_and_their_certificates(start: int) -> None:
+def test_plain_queries_agree_with_the_definition_and_their_witnesses(start: int) -> None:
     findings = [examine_plain(seed) for seed in range(start, start + BATCH)]
     assert _problems(findings) == []
     open_cases = [f for f in findings if f.outcome == UNDETERMINED and not f.self_join]
@@ -24,7 +24,7 @@ def test_plain_queries_agree_with_the_definition_and_their_certificates(start: i
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("start", range(0, 900, BATCH))
-def test_rich_queries_agree_with_their_certificates(start: int) -> None:
+def test_rich_queries_agree_with_their_witnesses(start: int) -> None:
     findings = [examine_rich(seed) for seed in range(start, start + BATCH)]
     assert _problems(findings) == []
     assert sum(f.outcome == UNDETERMINED for f in findings) <= BATCH // 10

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.campaign
 
 ENGINE = DuckDb()
 ROWS = 24
-# What random queries seldom have: representatives of many rows, demands that pull apart, several ``<>``.
+# What random queries seldom have: representatives of many rows, conflicting requirements, several ``<>``.
 RARE = (
     "SELECT A FROM S, T WHERE B < D AND D > 0 AND B < 4 AND A IN (1, 2)",
     "SELECT COUNT(*), SUM(C), COUNT(C) FROM S, T WHERE B <= D AND D > 0 AND B < 4",
@@ -199,7 +199,7 @@ def test_the_order_of_rows_does_not_matter(kind: str, seed: int, data: st.DataOb
 
 @laws
 @any_query
-def test_what_is_looked_into_is_not_counted(kind: str, seed: int, data: st.DataObject) -> None:
+def test_synopsis_of_an_existence_need_has_no_counts(kind: str, seed: int, data: st.DataObject) -> None:
     """Counts add up; the rows kept of a class are the same however often they come."""
     w = world(kind, seed)
     a, b = w.parts(data, 2)

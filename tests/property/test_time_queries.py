@@ -1,6 +1,6 @@
-"""Random queries in time from all sides: definition, certificates, executors.
+"""Random queries in time: the verdict is checked against the definition, its witness, and the engine.
 
-The seeds are fixed; ``python -m tests.campaigns.application_time`` looks at as many more as one likes.
+The seeds are fixed; ``python -m tests.campaigns.application_time`` checks any number of other seeds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_random_queries(first: int) -> None:
 @pytest.mark.campaign
 @pytest.mark.parametrize("aggregate", ["AVG", "MEDIAN"])
 def test_random_ratios(aggregate: str) -> None:
-    """What the streams beside the aggregated one weigh decides, and is the hardest to show."""
+    """The weight of the other streams decides, which is the hardest to prove."""
     findings = [examine(seed, aggregate=aggregate) for seed in range(490, 490 + 2 * SHARE)]
     assert [problem for finding in findings for problem in finding.problems] == []
     assert [f.seed for f in findings if f.outcome == UNDETERMINED] == []
@@ -52,7 +52,7 @@ def test_random_queries_with_streams_joined_with_themselves() -> None:
 
 
 @pytest.mark.campaign
-def test_what_all_joins_rule_out_no_order_of_columns_brings_back() -> None:
+def test_query_free_of_conflict_has_no_conflict_in_any_column_order() -> None:
     seen: Counter[tuple[bool, bool]] = Counter()
     for seed in range(400):
         case = random_time_case(random.Random(seed), self_join=0.0, aggregate=0.0, distinct=1.0)
@@ -67,7 +67,7 @@ def test_what_all_joins_rule_out_no_order_of_columns_brings_back() -> None:
 @pytest.mark.campaign
 @pytest.mark.parametrize("first", range(0, CUT_SEEDS, CUT_SHARE))
 def test_answers_do_not_depend_on_the_cut(first: int) -> None:
-    """One batch or many, its rows in any order: the same is answered, and the same is kept."""
+    """The answer and the state are the same for one batch or many, with their rows in any order."""
     compared = 0
     for seed in range(1_000 + first, 1_000 + first + CUT_SHARE):
         rng = random.Random(seed)
@@ -84,7 +84,7 @@ Batches = list[list[tuple[str, TimeRow]]]
 
 
 def cuts(rng: random.Random, case: TimeCase, rows: list[tuple[str, TimeRow]]) -> list[Batches]:
-    """All at once, moment by moment, by chance, and all at once in no order."""
+    """The rows in one batch, one batch per timestamp, random batches, and one batch in random order."""
     chance = []
     left = list(rows)
     while left:

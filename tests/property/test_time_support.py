@@ -26,7 +26,7 @@ from tests.support.time_generate import (
     TimeAtom,
     TimeCase,
     TimeRow,
-    moment,
+    at_second,
     random_time_case,
     random_time_rows,
     time_case_from,
@@ -128,13 +128,13 @@ def test_orders_in_time(
 
 
 def test_finite_streams_bound_what_they_are_joined_to() -> None:
-    ends: list[TimeAtom] = [("U", "<", moment(5))]
+    ends: list[TimeAtom] = [("U", "<", at_second(5))]
     assert both([(A, "=", B)], ends) == (UNBOUNDED, UNBOUNDED)
     assert both([(A, "=", B), (A, "=", C)], ends, [A]) == (BOUNDED, BOUNDED)
     assert both([(A, "<", B)], [("S", "<=", "U"), *ends], [B]) == (BOUNDED, UNBOUNDED)
     assert both([(A, "<", B), (B, ">", C), (A, "<", C)], ends) == (BOUNDED, BOUNDED)
     assert both([(A, ">", C)], ends, [B], "STU") == (UNBOUNDED, UNBOUNDED)
-    assert both([(A, "<", B)], [("S", "<", moment(2)), ("T", "=", moment(4))], [A, B], "ST") == (
+    assert both([(A, "<", B)], [("S", "<", at_second(2)), ("T", "=", at_second(4))], [A, B], "ST") == (
         BOUNDED,
         BOUNDED,
     )
@@ -236,7 +236,7 @@ def test_fronts_answer_as_duckdb(seed: int) -> None:
 def test_the_papers_run() -> None:
     def row(stream: str, second: int, **values: int) -> tuple[str, TimeRow]:
         clock = {"S": "I", "T": "J", "U": "K"}[stream]
-        return stream, {"A2": 0, "B2": 0, **values, clock: moment(second)}
+        return stream, {"A2": 0, "B2": 0, **values, clock: at_second(second)}
 
     rows = [
         row("S", 0, A=42),
@@ -293,7 +293,7 @@ UNSOUND = timed([(A, ">", B), (E, ">", C)], [("T", ">", "U")], sources="STUV", d
 def entry(stream: str, second: int, **values: int) -> dict[str, Any]:
     clock = {"S": "I", "T": "J", "U": "K", "V": "L"}[stream]
     own = dict.fromkeys(STREAMS[stream], 0)
-    return {"stream": stream, "row": {**own, **values, clock: moment(second).isoformat()}}
+    return {"stream": stream, "row": {**own, **values, clock: at_second(second).isoformat()}}
 
 
 def witness(n: int, *, probe: int = 100) -> dict[str, Any]:

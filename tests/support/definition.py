@@ -1,8 +1,8 @@
-"""A second checker that is the definition: enumerate the derived LTO queries, apply the theorems to each.
+"""A second checker that follows the definition: it applies the theorems to every derived LTO query.
 
-For conjunctions over integers (``generate.Case``).  Written from paper 1 and ``theory.md`` 1-4, apart from
-the product's checker, slow and literal; where the theory leaves a query open, or the enumeration is
-too large, the verdict is "unknown".
+For conjunctions over integers (``generate.Case``).  It implements paper 1, with the corrections listed in
+``docs/paper-map.md``, independently of ``millpond.analysis``; it is slow and literal.  If the theory leaves a
+query open, or the enumeration is too large, the verdict is "unknown".
 
 A condition is a difference-bound matrix: ``d[x, y]`` is the least c with x - y <= c; node 0 is zero.
 Many matrices of one shape are closed at once, as an array with a leading axis.
@@ -33,7 +33,7 @@ CHUNK = 4_000
 
 
 class TooLargeError(Exception):
-    """The enumeration is beyond the guard."""
+    """The enumeration exceeds its limit."""
 
 
 def decide(case: Case) -> str:
@@ -131,7 +131,7 @@ def _query(case: Case) -> Query:
 
 
 def _restrict(query: Query, aliases: Sequence[str], constants: tuple[int, ...] | None = None) -> Query:
-    """The query over some of its occurrences, with all that the whole condition implies of them."""
+    """The query over some of its occurrences, with everything that the whole condition implies for them."""
     keep = [i for i, c in enumerate(query.columns) if c is None or c[0] in aliases]
     number = {old: new for new, old in enumerate(keep)}
     base = query.base[np.ix_(keep, keep)]
@@ -404,7 +404,7 @@ def _duplicate_preserving(query: Query) -> str:
 
 
 def _distinct(query: Query) -> str:
-    """Theorems 5.3 and 5.10; with self-joins section 8.1 as corrected in theory.md 3."""
+    """Theorems 5.3 and 5.10; with self-joins section 8.1, corrected."""
     if query.self_joined:
         query = _without_covered(query)
     if not query.self_joined:
@@ -505,7 +505,7 @@ def _extremum(query: Query, column: int, function: str) -> str:
 
 
 def _repeatable(query: Query, column: int, function: str) -> str:
-    """AVG and MEDIAN: repeating every result equally often changes nothing (proofs.md 2).
+    """AVG and MEDIAN: repeating every result equally often changes nothing.
 
     For every value of the grouping columns: the component of the aggregated column must be counted,
     unless that column is constant; of the others only the existence of a match matters.

@@ -1,7 +1,7 @@
 """Random queries and random streams, reproducible from a ``random.Random``.
 
 ``random_case`` yields conjunctive queries over integers together with their structure, so that
-``definition.decide`` can judge them; ``random_rich_case`` yields the rest of the language as text.
+``definition.decide`` can decide them; ``random_rich_case`` yields the rest of the language as text.
 The distribution is biased: columns that must be bounded often are, and inequality joins come in
 bunches, so that bounded and unbounded queries are both frequent.
 """
@@ -227,7 +227,7 @@ def _motif(
         near = [p for p in pairs if (p[0][0], p[1][0]) == (x[0], y[0])]
         (x1, y1), (x2, y2) = rng.choice(near), rng.choice(near)
         return [(x1, rng.choice(inequalities), y1), (x2, rng.choice(inequalities), y2)]
-    if pairs and kind < 0.64:  # an equality nobody wrote
+    if pairs and kind < 0.64:  # an implied equality
         x, y = rng.choice(pairs)
         if "<=" in operators and ">=" in operators:
             return [(x, "<=", y), (x, ">=", y)]
@@ -466,7 +466,7 @@ _KEYED_CALLS = (
 
 
 def random_keyed_case(rng: random.Random) -> RichCase:
-    """An equality join on a key with many values: what large synopses are cut by."""
+    """An equality join on a key with many values, by which large synopses are partitioned."""
     streams: dict[str, tuple[tuple[str, str], ...]] = {
         "S": (("A", "INT"), ("B", "TINYINT")),
         "T": (("D", "INT"), ("E", "TINYINT")),

@@ -1,7 +1,7 @@
-"""An evaluator that keeps only what a bounded verdict says is enough.
+"""An evaluator that keeps only what the plan of a bounded verdict says.
 
-It follows the plan to the letter and nothing else: rows go into synopses, answers come out of them.
-It is slow and plain on purpose; a test compares it with brute force after every row.
+Rows are added to synopses, and answers are computed from them.  It is slow and simple on purpose; tests
+compare it with brute force after every row.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class StreamSynopsis:
         points = {ref: self._point(ref, row) for ref in self._own}
         if self._filter((row,)) is not True or not self._alive(points):
             return
-        row = dict(row)  # rows are told apart by identity
+        row = dict(row)  # rows are distinguished by identity
         if not all(c.admits(self._of(c.column, row, points)) for c in (*self.plan.classes, *self.plan.zoned)):
             return
         key = tuple(code.of(self._of(code.column, row, points)) for code in self.plan.classes)
@@ -94,7 +94,7 @@ class StreamSynopsis:
         return None if value is None else self.part.points.of(value)
 
     def _alive(self, points: Mapping[Ref, Fraction | None]) -> bool:
-        """What the closure says of this stream's columns alone."""
+        """The row satisfies what the closure implies for this stream's columns alone."""
         closure = self.part.closure
         for a in points:
             x = points[a]
@@ -123,14 +123,14 @@ class StreamSynopsis:
         if not pattern.extremes:
             self._select((key, tuple(classes)), row, None)
         for number, extreme in enumerate(pattern.extremes):
-            demands = self._demands(extreme, row)
+            requirements = self._requirements(extreme, row)
             spread: Any = ()
             if extreme.spreads > 1:
-                assert demands is not None, "columns of several demands are compared, so never NULL"
-                spread = tuple((d[0] - demands[0][0], d[1]) for d in demands)
+                assert requirements is not None, "columns of several requirements are compared, so never NULL"
+                spread = tuple((d[0] - requirements[0][0], d[1]) for d in requirements)
             self._select((key, tuple(classes), number, spread), row, extreme)
 
-    def _demands(self, extreme: Extreme, row: Row) -> tuple[tuple[Fraction, bool], ...] | None:
+    def _requirements(self, extreme: Extreme, row: Row) -> tuple[tuple[Fraction, bool], ...] | None:
         points = [self._point(c, row) for c in extreme.columns]
         if any(p is None for p in points):
             return None
@@ -140,7 +140,7 @@ class StreamSynopsis:
         """Keep the best row and, recursively, the best that differs from it in each ``<>`` column."""
         rows = [*self.rows.get(key, []), row]
         # A row whose ranked column is NULL is worse than every other.
-        absent = [r for r in rows if extreme and self._demands(extreme, r) is None]
+        absent = [r for r in rows if extreme and self._requirements(extreme, r) is None]
         rows = [r for r in rows if not any(r is a for a in absent)] or absent[:1]
         rows.sort(key=lambda r: self._rank(extreme, r))
         kept: list[Row] = []
@@ -148,8 +148,8 @@ class StreamSynopsis:
         self.rows[key] = kept
 
     def _rank(self, extreme: Extreme | None, row: Row) -> Any:
-        demands = self._demands(extreme, row) if extreme else None
-        first = demands[0][0] if demands else Fraction(0)
+        requirements = self._requirements(extreme, row) if extreme else None
+        first = requirements[0][0] if requirements else Fraction(0)
         rank = first if extreme is None or extreme.smallest else -first
         return (rank, tuple(str(row[r.column]) for r in self.plan.differing))
 
@@ -193,7 +193,7 @@ class NaiveSelect:
         self.select = plan.select
         self.needs = [NeedSynopsis(n) for n in plan.needs]
         self.aggregate = is_aggregate(plan.select)
-        self.passed: Answer = Counter()  # results of rows that are answered by themselves and forgotten
+        self.passed: Answer = Counter()  # results of rows that are answered on their own and not kept
 
     def add(self, stream: str, row: Row) -> None:
         for need in self.needs:
@@ -294,7 +294,7 @@ class NaiveSelect:
             key = tuple(g(match) for g in groups)
             counted = tuple(id(r) for r, w in zip(match, weighted, strict=True) if w)
             if any(weighted):
-                if (key, counted) in seen:  # the uncounted streams only had to match at all
+                if (key, counted) in seen:  # of the uncounted streams only existence matters
                     continue
                 seen.add((key, counted))
             weight = 1
@@ -346,7 +346,7 @@ def _empty(aggregate: Aggregate) -> Any:
 
 
 class Naive:
-    """A whole query on its claimed synopses."""
+    """A whole query, answered from the synopses of its plan."""
 
     def __init__(self, plan: ExactPlan) -> None:
         self.query = plan.query
@@ -371,7 +371,7 @@ class Naive:
 
 
 def matches(need: NeedSynopsis) -> Iterator[tuple[tuple[Row, ...], int]]:
-    """Matches of the kept rows, with the number of matches of the streams they stand for."""
+    """The matches of the kept rows, with the number of matches that they represent."""
     contents = [need.streams[a].contents() for a in need.scope]
     weight = {id(row): w for rows in contents for row, w, _ in rows}
     found = Matcher(need.scope, within(need.need.part.condition, need.scope))

@@ -1,4 +1,4 @@
-"""What a query answers, by brute force: DuckDB on the query's own text.
+"""The answer of a query by brute force: DuckDB on the query's own text.
 
 ``answers`` evaluates many inputs in one statement: every stream's table carries the number of its case,
 and the query runs as a LATERAL subquery for each case, its tables cut down to that case.  The text of
@@ -90,13 +90,16 @@ def _normal(value: Any) -> Any:
 
 
 def confirm_witness(
-    sql: str, catalog: Catalog, witness: Mapping[str, Any], clocks: Mapping[str, str | None] | None = None
+    sql: str,
+    catalog: Catalog,
+    witness: Mapping[str, Any],
+    time_columns: Mapping[str, str | None] | None = None,
 ) -> str | None:
-    """None if the witness (contract.md) holds for every subset of its universe, else what is wrong.
+    """None if the witness (``docs/verdicts.md``) holds for every subset of its universe, else what is wrong.
 
-    Beyond the contract's difference for every subset and k, the probes together must tell all subsets
-    apart: that is what forces 2^N memory states.  What an aggregate emits is each new answer, after every
-    row of a probe, or after all rows of a moment where ``clocks`` name the time columns of the streams.
+    The probes together must also distinguish all subsets, which forces 2^N memory states.  An aggregate emits
+    each new answer: after every row of a probe, or after all rows of a timestamp if ``time_columns`` gives
+    the time columns of the streams.
     """
     universe, probes, compare = witness["universe"], witness["probes"], witness["compare"]
     size = len(universe)
@@ -116,7 +119,7 @@ def confirm_witness(
 
     subsets = [frozenset(c) for r in range(size + 1) for c in combinations(range(size), r)]
     step_by_step = compare == "emitted" and _query(sql).find(exp.AggFunc) is not None
-    stages = [_stages(probe, clocks or {}) if step_by_step else [probe] for probe in probes]
+    stages = [_stages(probe, time_columns or {}) if step_by_step else [probe] for probe in probes]
     inputs = []
     for subset in subsets:
         fed = [*witness["setup"], *(universe[i] for i in sorted(subset))]
@@ -142,24 +145,24 @@ def confirm_witness(
         for k in subset:
             if seen[subset][k] == seen[subset - {k}][k]:
                 return f"Probe {k} yields the same with and without row {k} beside {sorted(subset - {k})}."
-    told_apart: dict[tuple[frozenset[tuple[Any, int]], ...], frozenset[int]] = {}
+    known: dict[tuple[frozenset[tuple[Any, int]], ...], frozenset[int]] = {}
     for subset in subsets:
         key = tuple(frozenset(yielded.items()) for yielded in seen[subset])
-        if key in told_apart:
-            return f"No probe tells {sorted(subset)} from {sorted(told_apart[key])}."
-        told_apart[key] = subset
+        if key in known:
+            return f"No probe distinguishes {sorted(subset)} from {sorted(known[key])}."
+        known[key] = subset
     return None
 
 
 def _stages(
-    probe: Sequence[Mapping[str, Any]], clocks: Mapping[str, str | None]
+    probe: Sequence[Mapping[str, Any]], time_columns: Mapping[str, str | None]
 ) -> list[list[Mapping[str, Any]]]:
-    """The rows of a probe by the moments at which they come."""
-    moments: dict[Any, list[Mapping[str, Any]]] = {}
+    """The rows of a probe by timestamp."""
+    timestamps: dict[Any, list[Mapping[str, Any]]] = {}
     for number, entry in enumerate(probe):
-        clock = clocks.get(entry["stream"])
-        moments.setdefault(entry["row"][clock] if clock else number, []).append(entry)
-    return list(moments.values())
+        time_column = time_columns.get(entry["stream"])
+        timestamps.setdefault(entry["row"][time_column] if time_column else number, []).append(entry)
+    return list(timestamps.values())
 
 
 def _gather(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Row]]:

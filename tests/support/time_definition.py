@@ -1,13 +1,13 @@
-"""A second checker for queries over application time that is the definition.
+"""A second checker for queries over application time that follows the definition.
 
-For conjunctions over integers and timestamps (``time_generate.TimeCase``).  Written from ``theory.md`` 5 and
-``proofs.md`` 5 and 6, apart from the product's checker: derive the locally totally ordered queries, apply the
-criterion to each.  Where the theory leaves a query open, or the enumeration is too large, the verdict
-is "unknown".
+For conjunctions over integers and timestamps (``time_generate.TimeCase``).  It implements the criteria of
+paper 2, as corrected in ``docs/time.md``, independently of ``millpond.analysis``: it derives the locally
+totally ordered (LTO) queries and applies the criterion to each.  If the theory leaves a query open, or the
+enumeration is too large, the verdict is "unknown".
 
-Streams whose timestamps are equal are one stream.  A stream whose timestamp is bounded above is finite:
-its values are constants that nobody knows yet, so its columns are bounded, by ``FAR`` on either side, which
-is further out than everything the query names.
+Streams with equal timestamps are one stream.  A stream whose timestamp is bounded above is finite: its values
+are unknown constants, so its columns are bounded, by ``FAR`` on either side, which is further out than every
+constant of the query.
 
 Conditions are difference-bound matrices as in ``definition``, many of one shape at once.
 """
@@ -98,7 +98,7 @@ def _decide(case: TimeCase, query: TimeQuery) -> str:
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """What the condition implies of the timestamps.
+    """What the condition implies for the timestamps.
 
     ``before`` holds (e, f) where the timestamp of e is at most that of f, for every pair of occurrences
     and (e, e); ``latest`` the bound of each finite occurrence.
@@ -131,9 +131,9 @@ def time_order(case: TimeCase) -> TimeOrder | None:
     )
 
 
-def ticks(moment: datetime) -> int:
+def ticks(timestamp: datetime) -> int:
     """Microseconds since the start of all random streams."""
-    since = moment - START
+    since = timestamp - START
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
@@ -326,7 +326,7 @@ def _guarded(*parts: Matrix) -> Matrix:
 
 
 def _duplicate_preserving(query: TimeQuery) -> str:
-    """theory.md 5, in the place of Theorem 1: only the last stream may be unbounded."""
+    """Theorem 1 of paper 2, corrected: only the last stream may be unbounded."""
     others = query.owner != (-2 if query.last is None else query.last)
     for batch in _derived(query, counted=True):
         if _fails_counted(query, batch, others).any():
@@ -355,7 +355,7 @@ def _across(owner: NDArray[np.int64]) -> Mask:
 
 
 def _distinct(query: TimeQuery) -> str:
-    """theory.md 5, in the place of Theorem 2: C1, C2, T1 and T2 of every LTO query."""
+    """Theorem 2 of paper 2, corrected: C1, C2, T1 and T2 of every LTO query."""
     for batch in _derived(query, counted=False):
         if _fails_distinct(query, batch).any():
             return UNBOUNDED

@@ -1,8 +1,8 @@
-"""Brute force for queries over application time: witnesses confirmed, and fronts watched for growth.
+"""Brute force for queries over application time: confirms witnesses, and watches Pareto fronts for growth.
 
-``confirm_time_witness`` holds a witness against DuckDB and against the clock.  ``ReferenceFronts`` answers
-a query step by step from partial matches alone (``theory.md`` 5): plain dictionaries, exact for every
-query, small only where the query is bounded.  ``front_sizes`` feeds it streams made to let it grow.
+``confirm_time_witness`` checks a witness with DuckDB, and the order of its timestamps.  ``ReferenceFronts``
+answers a query step by step from partial matches alone: plain dictionaries, exact for every query, small only
+if the query is bounded.  ``front_sizes`` feeds it streams that are meant to make it grow.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tests.support.definition import HALF, _query, _satisfiable, _tighten
 from tests.support.generate import Catalog, case_from
 from tests.support.oracle import confirm_witness
 from tests.support.time_definition import VIRTUAL, ticks, time_order
-from tests.support.time_generate import TimeCase, TimeRow, moment, time_case_from
+from tests.support.time_generate import TimeCase, TimeRow, at_second, time_case_from
 
-SAME_MOMENT = 3  # rows of one stream that may share a timestamp in a witness
+SAME_TIMESTAMP = 3  # rows of one stream that may share a timestamp in a witness
 LARGEST_FRONT = 300  # entries, at which feeding ends
 
 Group = frozenset[str]  # occurrences
@@ -35,32 +35,32 @@ Values = dict[int, int]  # node → value
 
 
 def confirm_time_witness(sql: str, catalog: Catalog, witness: Mapping[str, Any]) -> str | None:
-    """None if the witness holds for every subset of its universe and follows the clock, else what is wrong.
+    """None if the witness holds for every subset of its universe and is in time order, else what is wrong.
 
     Setup, universe and each probe are in the order of their timestamps.  Feeding follows the timestamps:
     setup rows may lie between rows of the universe, but no row of a probe lies before any of either.  At
-    most ``SAME_MOMENT`` rows of a stream share a timestamp.  A relation has rows in the setup only.
+    most ``SAME_TIMESTAMP`` rows of a stream share a timestamp.  A relation has rows in the setup only.
     """
-    clocks = _clocks(sql, catalog)
+    time_columns = _time_columns(sql, catalog)
     parts = {"setup": witness["setup"], "universe": witness["universe"]}
     parts |= {f"probe {k}": probe for k, probe in enumerate(witness["probes"])}
     read: dict[str, list[dict[str, Any]]] = {}
     for part, entries in parts.items():
         read[part] = [_read(catalog, entry) for entry in entries]
         for entry in read[part]:
-            if entry["stream"] not in clocks and part != "setup":
+            if entry["stream"] not in time_columns and part != "setup":
                 return f"The relation {entry['stream']} changes in {part}."
-    moments = {part: _moments(entries, clocks) for part, entries in read.items()}
-    for part, seen in moments.items():
+    timestamps = {part: _timestamps(entries, time_columns) for part, entries in read.items()}
+    for part, seen in timestamps.items():
         if any(b < a for (_, a), (_, b) in pairwise(seen)):
             return f"The timestamps of {part} decrease."
-    known = [*moments["setup"], *moments["universe"]]
+    known = [*timestamps["setup"], *timestamps["universe"]]
     latest = max((at for _, at in known), default=datetime.min)
     for part in list(parts)[2:]:
-        if any(at < latest for _, at in moments[part]):
+        if any(at < latest for _, at in timestamps[part]):
             return f"A row of {part} lies before a row that was fed already."
-        for (stream, at), count in Counter([*known, *moments[part]]).items():
-            if count > SAME_MOMENT:
+        for (stream, at), count in Counter([*known, *timestamps[part]]).items():
+            if count > SAME_TIMESTAMP:
                 return f"{count} rows of {stream} share the timestamp {at}."
     typed = {
         "setup": read["setup"],
@@ -68,12 +68,12 @@ def confirm_time_witness(sql: str, catalog: Catalog, witness: Mapping[str, Any])
         "probes": [read[part] for part in list(parts)[2:]],
         "compare": witness["compare"],
     }
-    return confirm_witness(sql, catalog, typed, clocks)
+    return confirm_witness(sql, catalog, typed, time_columns)
 
 
-def _clocks(sql: str, catalog: Catalog) -> dict[str, str | None]:
+def _time_columns(sql: str, catalog: Catalog) -> dict[str, str | None]:
     """The time column of every stream, None where it has none; relations are left out."""
-    clocks: dict[str, str | None] = {}
+    time_columns: dict[str, str | None] = {}
     statements = sql.split(";")
     for name, columns in catalog.items():
         pattern = rf"(?is)\bCREATE\s+STREAMING\s+TABLE\s+{re.escape(name)}\b"
@@ -83,8 +83,8 @@ def _clocks(sql: str, catalog: Catalog) -> dict[str, str | None]:
             times = [c for c, kind in columns if kind.upper() == "TIMESTAMP"]
             if chosen:
                 times = [c for c in times if c.lower() == chosen[1].lower()]
-            clocks[name] = times[0] if times else None
-    return clocks
+            time_columns[name] = times[0] if times else None
+    return time_columns
 
 
 def _read(catalog: Catalog, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,14 +97,14 @@ def _read(catalog: Catalog, entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"stream": entry["stream"], "row": row}
 
 
-def _moments(
-    entries: Sequence[Mapping[str, Any]], clocks: Mapping[str, str | None]
+def _timestamps(
+    entries: Sequence[Mapping[str, Any]], time_columns: Mapping[str, str | None]
 ) -> list[tuple[str, datetime]]:
     found = []
     for entry in entries:
-        clock = clocks.get(entry["stream"])
-        if clock is not None:
-            found.append((str(entry["stream"]), entry["row"][clock]))
+        time_column = time_columns.get(entry["stream"])
+        if time_column is not None:
+            found.append((str(entry["stream"]), entry["row"][time_column]))
     return found
 
 
@@ -113,7 +113,7 @@ def _moments(
 
 @dataclass(frozen=True)
 class Entry:
-    """What the future can see of a partial match.
+    """What later rows can distinguish of a partial match.
 
     The output values that are known, by place; for every column still to come the least and the largest
     value that can complete the match, and values that cannot.
@@ -261,12 +261,12 @@ class ReferenceFronts:
         return values
 
     def _start(self) -> Entry:
-        return self._narrowed(Entry((), *self._demands({0: 0})), frozenset())
+        return self._narrowed(Entry((), *self._requirements({0: 0})), frozenset())
 
-    def _demands(
+    def _requirements(
         self, known: Values
     ) -> tuple[tuple[float, ...], tuple[float, ...], tuple[frozenset[int], ...]]:
-        """What the known values ask of every column."""
+        """What the known values require of every column."""
         nodes = range(len(self._columns))
         low = tuple(max(v - self._bound[x][w] for x, v in known.items()) for w in nodes)
         high = tuple(min(v + self._bound[w][x] for x, v in known.items()) for w in nodes)
@@ -287,7 +287,7 @@ class ReferenceFronts:
             ):
                 return None
             if known:
-                low, high, excluded = self._demands(known)
+                low, high, excluded = self._requirements(known)
                 entry = Entry(
                     entry.outputs,
                     tuple(map(max, entry.low, low)),
@@ -358,14 +358,14 @@ def _needed(entries: list[Entry]) -> list[Entry]:
 
 
 def _is_wider(a: Entry, b: Entry) -> bool:
-    """Whether a asks no more than b, but for excluded values."""
+    """Whether ``a`` requires no more than ``b``, except for excluded values."""
     return all(x <= y for x, y in zip(a.low, b.low, strict=True)) and all(
         x >= y for x, y in zip(a.high, b.high, strict=True)
     )
 
 
 def _escapes(entry: Entry, wider: Sequence[Entry], chosen: Values) -> bool:
-    """Whether values to come can complete the entry and, being excluded, none of the wider ones."""
+    """Whether values still to come can complete the entry but, being excluded, none of the wider ones."""
     open_ = [other for other in wider if not any(v in other.excluded[x] for x, v in chosen.items())]
     if not open_:
         return True
@@ -450,7 +450,7 @@ def adversarial_steps(case: TimeCase, rng: random.Random, steps: int) -> Iterato
         batch: dict[str, list[TimeRow]] = {name: [] for name in case.streams}
         for name in senders:
             row: TimeRow = {column: patterns[name, column][at] for column in case.streams[name]}
-            batch[name].append({**row, case.times[name]: moment(step)})
+            batch[name].append({**row, case.times[name]: at_second(step)})
         yield batch
 
 
@@ -540,7 +540,7 @@ def greedy_sizes(case: TimeCase, rng: random.Random, steps: int, *, tries: int =
                 drawn[place] = drawn[like] if like in drawn else _anywhere(rng, low, high, steps)
             for name in rng.sample(names, min(len(names), rng.choice([1, 1, 2, 4]))):
                 row: TimeRow = {c: drawn[name, c] for c in plain.streams[name]}
-                batch[name].append({**row, plain.times[name]: moment(step)})
+                batch[name].append({**row, plain.times[name]: at_second(step)})
             trial = fronts.copy()
             trial.step(batch)
             if best is None or _with_answer(case, trial) > _with_answer(case, best):

@@ -1,7 +1,7 @@
 """Random queries over streams with application time, and random rows in time order.
 
 ``random_time_case`` yields conjunctive queries over integers and timestamps together with their
-structure, so that ``time_definition.decide`` can judge them; everything is reproducible from a
+structure, so that ``time_definition.decide`` can decide them; everything is reproducible from a
 ``random.Random``.  The distribution is biased: time orders come in shapes (chains, trees, a stream with
 two successors), joins often run along three streams, and the columns that have to be bounded often are,
 so that bounded and unbounded queries are both frequent.
@@ -18,7 +18,7 @@ from typing import Any
 from tests.support.definition import _query, _satisfiable
 from tests.support.generate import AGGREGATES, OPERATORS, Aggregate, Atom, Catalog, Column, case_from
 
-TimeAtom = tuple[str, str, str | datetime]  # alias, operator, alias or moment
+TimeAtom = tuple[str, str, str | datetime]  # alias, operator, alias or timestamp
 TimeRow = dict[str, Any]  # column → int, None or datetime
 Edge = tuple[str, str]  # the first is before the second
 
@@ -57,8 +57,8 @@ class TimeCase:
         }
 
 
-def moment(seconds: int) -> datetime:
-    """The moment so many seconds after the start of all random streams."""
+def at_second(seconds: int) -> datetime:
+    """The timestamp so many seconds after the start of all random streams."""
     return START + timedelta(seconds=seconds)
 
 
@@ -176,7 +176,7 @@ def random_time_case(
         time_atoms.append((a, "<>", b))
     if rng.random() < time_constants:
         operator = rng.choice(["<", "<=", "=", ">", ">=", "<=", "<", "<>"])
-        time_atoms.append((rng.choice(aliases), operator, moment(rng.randint(1, 6))))
+        time_atoms.append((rng.choice(aliases), operator, at_second(rng.randint(1, 6))))
 
     function: Aggregate | None = None
     group: list[Column] = []
@@ -358,7 +358,7 @@ def random_time_rows(
             second += rng.choice([1, 1, 2])
         stream = rng.choice(sorted(case.streams))
         row: TimeRow = {column: value() for column in case.streams[stream]}
-        rows.append((stream, {**row, case.times[stream]: moment(second)}))
+        rows.append((stream, {**row, case.times[stream]: at_second(second)}))
     return rows
 
 

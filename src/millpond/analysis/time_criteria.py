@@ -39,7 +39,7 @@ def decide_counted_join_in_time(
     """Decide Theorem 1 of paper 2, corrected (duplicate-preserving); no violation means bounded.
 
     It is Theorem 5.6 of paper 1, except that columns projected from the last stream may be unbounded if
-    results are ``answered_at_once``: written and forgotten, not added to a group that stays.
+    results are ``answered_at_once``: written and not kept, instead of added to a group.
     """
     last = regions.time.last_group
     kept = [ref for ref in projected if not answered_at_once or last is None or ref.occurrence not in last]

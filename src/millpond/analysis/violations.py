@@ -38,7 +38,7 @@ class MovingColumns:
 
 @dataclass(frozen=True)
 class Violation:
-    """A criterion that fails: any number of rows of ``kept_alias`` must be told apart.
+    """A criterion that fails: any number of rows of ``kept_alias`` must be distinguished.
 
     ``joins`` are the cross-stream joins involved, as pairs (lower side, upper side).  A witness is built by
     moving the ``moving`` columns; ``alternatives`` are other choices of columns to move.

@@ -1,4 +1,4 @@
-"""What a person reads, word for word: titled queries and their explanations."""
+"""Explanations of verdicts, word for word."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ SNAPSHOTS = {
           U.G is in a result without duplicates and can take any number of values:
             every value must be kept to recognise duplicates.""",
     ),
-    "an equality join is not told again as an inequality": (
+    "an equality join is not reported again as an inequality join": (
         "SELECT 1 FROM U, V WHERE G = NAME",
         """\
         unbounded: memory must grow with the streams, whatever the program

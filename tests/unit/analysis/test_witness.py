@@ -176,7 +176,7 @@ def test_probes_that_cannot_tell_are_refused(n: int) -> None:
 
 
 def test_a_count_that_only_counts_is_refused() -> None:
-    # Every probe tells I with k from I without k, yet one number is all that is ever told.
+    # Every probe distinguishes I with k from I without k, yet a single number is all that is kept.
     universe = [s(a) for a in range(3)]
     for sql in ("SELECT COUNT(*) FROM S", "SELECT SUM(A) FROM S WHERE A > 5 OR B = 0"):
         assert not confirmed(sql, [s(7) for _ in range(3)], [[s(0)]] * 3, "answer")
@@ -329,7 +329,7 @@ def test_the_same_question_has_the_same_answer() -> None:
     assert found.to_json() == verdict.witness(5)
 
 
-def test_a_clue_of_another_query_convinces_nobody() -> None:
+def test_witness_source_of_another_query_is_not_confirmed() -> None:
     # The layout for DISTINCT A is sound, but the query asked about keeps nothing.
     clue = verdict_of("SELECT DISTINCT A FROM S").witness_source
     assert clue is not None

@@ -250,7 +250,7 @@ def test_a_dense_column_beside_integers_has_classes_between_them() -> None:
     assert len({code.of(x) for x in points}) <= code.classes
 
 
-def test_demands_of_rows() -> None:
+def test_requirements_of_rows() -> None:
     # x - z <= -1 and y - z <= 2: the row asks z to be at least max(x + 1, y - 2).
     slacks = (((Fraction(-1), False), (Fraction(2), False)),)
     lower = Extreme(True, (Ref("S", "B"), Ref("S", "C")), (Ref("T", "D"),), slacks, 1)
@@ -280,7 +280,7 @@ def bounded_cases() -> list[tuple[int, Case | RichCase, Verdict]]:
 
 def test_the_order_of_rows_does_not_matter() -> None:
     cases = bounded_cases()
-    told = 0
+    answered = 0
     for seed, case, verdict in cases:
         assert verdict.plan is not None and verdict.state.entries is not None
         rng = random.Random(seed)
@@ -293,12 +293,12 @@ def test_the_order_of_rows_does_not_matter() -> None:
                 assert naive.entries() <= verdict.state.entries
             answers.append({normalise(row): n for row, n in naive.answer().items()})
         assert answers[0] == answers[1] == answers[2], f"seed {seed}: {case.sql}"
-        told += bool(answers[0])
-    assert len(cases) > 30 and told > 15
+        answered += bool(answers[0])
+    assert len(cases) > 30 and answered > 15
 
 
-def test_demands_that_differ_by_join_keep_a_row_for_each_difference() -> None:
-    """(5, 3) demands Z >= 5 and W >= 6 of its partners, (3, 5) the reverse: neither stands for the other."""
+def test_requirements_that_differ_by_join_keep_a_row_for_each_difference() -> None:
+    """(5, 3) requires Z >= 5 and W >= 6 of its partners, (3, 5) the reverse: neither replaces the other."""
     streams = "CREATE STREAMING TABLE S (X INT, Y INT); CREATE STREAMING TABLE T (Z INT, W INT);"
     [query] = parse(streams + "SELECT DISTINCT 1 FROM S, T WHERE X <= Z AND Y < Z AND X < W AND Y <= W")
     verdict = decide(query)

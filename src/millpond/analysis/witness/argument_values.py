@@ -34,7 +34,7 @@ def propose_value_pairs(source: WitnessSource) -> Iterator[tuple[dict[Ref, Fract
     if not isinstance(argument, Ref) or argument not in closure.index:
         yield {}, {}
         return
-    fixed = {ref for moving_columns in source.violation.moving for ref in moving_columns.columns}
+    fixed = {ref for moved in source.violation.moving for ref in moved.columns}
     if argument in fixed:
         yield {}, {}
         return
@@ -73,7 +73,7 @@ def _fit_both(source: WitnessSource, argument: Ref, values: tuple[Fraction, Frac
     closure = source.regions.closure
     groups = source.select.group_by or ()
     solutions = [closure.solve({argument: value}, source.regions.part.apart) for value in values]
-    tracked = [ref for moving_columns in source.violation.moving for ref in moving_columns.columns]
+    tracked = [ref for moved in source.violation.moving for ref in moved.columns]
     found: Assignment = {}
     for ref, i in closure.index.items():
         under, over = is_tied(source, i, [closure.index[argument]])

@@ -53,9 +53,8 @@ def propose_candidates(source: WitnessSource, n: int) -> Iterator[WitnessCandida
 
 def _propose_in_turn(source: WitnessSource, n: int) -> Iterator[WitnessCandidate]:
     """Candidates for each choice of moving columns, in turn, so that none of the choices is starved."""
-    for turn in zip_longest(
-        *(_propose_for_moving_columns(moved, n) for moved in split_by_moving_columns(source))
-    ):
+    every = [_propose_for_moving_columns(each, n) for each in split_by_moving_columns(source)]
+    for turn in zip_longest(*every):
         yield from (candidate for candidate in turn if candidate is not None)
 
 
@@ -65,9 +64,7 @@ def _propose_for_moving_columns(source: WitnessSource, n: int) -> Iterator[Witne
     if source.violation.code is ViolationCode.COUNTED_DISEQUALITY_JOIN:
         yield from propose_disequality_probes(source, n)
     # Different sets of evenly spaced values have equal sums and means; sets of powers of two do not.
-    adding = (
-        source.aggregate is not None and source.aggregate.function in ("AVG", "SUM") and n <= _MAX_DOUBLING
-    )
+    adding = _has_function(source, "AVG", "SUM") and n <= _MAX_DOUBLING
     if adding:
         for kept_alias in kept_aliases:
             yield from propose_counterweights(source, kept_alias, n)
@@ -85,8 +82,12 @@ def _propose_for_moving_columns(source: WitnessSource, n: int) -> Iterator[Witne
             for kept_alias in kept_aliases:
                 others = [a for a in aliases if a != kept_alias]
                 yield from _propose_from_rounds(source, kept_alias, others, n, rounds, altered)
-    if source.aggregate is not None and source.aggregate.function == "MEDIAN":
+    if _has_function(source, "MEDIAN"):
         yield from _propose_median_scan(source, n)
+
+
+def _has_function(source: WitnessSource, *functions: str) -> bool:
+    return source.aggregate is not None and source.aggregate.function in functions
 
 
 def _propose_from_rounds(
@@ -159,11 +160,7 @@ def _propose_neighbours(
     weights: list[tuple[list[str], list[str]]] = [(others, others)]
     if home in others and len(others) > 1:
         weights += [(others, [home]), ([home], others), (others, [*others, home])]
-        if (
-            source.aggregate is not None
-            and source.aggregate.function == "MEDIAN"
-            and source.regions.time.time_columns
-        ):
+        if _has_function(source, "MEDIAN") and source.regions.time.time_columns:
             weights += [([*others, home], others), ([*others, home], [*others, home, home])]
             weights += [([*others, home, home], [*others, home])]
     for (a, b), beside in product(weights, (1, -1)):
@@ -184,15 +181,15 @@ def propose_counterweights(source: WitnessSource, kept_alias: str, n: int) -> It
     if not isinstance(argument, Ref) or argument not in closure.index or home == kept_alias:
         return
     others = [a for a in source.aliases if a != kept_alias]
-    tracked = [ref for moving_columns in source.violation.moving for ref in moving_columns.columns]
-    columns = dict.fromkeys((*tracked, *closure.index))
+    moving = [ref for moved in source.violation.moving for ref in moved.columns]
+    columns = dict.fromkeys((*moving, *closure.index))
     for given, contrast in propose_value_pairs(source):
         mine = [ref for ref in given if ref.occurrence == home]
         for column, contrasted in product((ref for ref in columns if ref.occurrence == kept_alias), mine):
             match = _find_tight_match(source, column, contrasted, given, contrast)
             if match is None:
                 continue
-            fixed = (r for r in source.select.group_by or () if r in match and r not in (*tracked, argument))
+            fixed = (r for r in source.select.group_by or () if r in match and r not in (*moving, argument))
             groups = {ref: match[ref] for ref in fixed}
             rounds = solve_rounds(source, n + 2, {**groups, **given})
             altered = solve_rounds(source, n + 2, {**groups, **contrast})
@@ -254,9 +251,8 @@ def propose_disequality_probes(source: WitnessSource, n: int) -> Iterator[Witnes
         if fresh is None:
             continue
         rest = {r: v for r, v in fresh.items() if r.occurrence not in moving}
-        if contrast and not layout.assignment(
-            0, {**rest, **contrast}
-        ):  # these columns depend on the aggregated one
+        if contrast and not layout.assignment(0, {**rest, **contrast}):
+            # Other columns of the aggregated column's row depend on it.
             rest = {r: v for r, v in rest.items() if r.occurrence != find_argument_alias(source)}
         universe = [layout.assignment(i, {**rest, **given, right: fresh[right]}) for i in range(1, n + 1)]
         constant = layout.assignment(0, {**rest, **contrast, right: fresh[right]})
@@ -271,10 +267,8 @@ def propose_disequality_probes(source: WitnessSource, n: int) -> Iterator[Witnes
             probes = tuple((*counting, CandidateRow(right.occurrence, x)) for x in excluding if x)
             yield WitnessCandidate((), optional, probes)
             for home, first, second in _propose_weights(source, left, right) if value is contrast else ():
-                more, less = (
-                    (CandidateRow(home, fresh),) * (first - 1),
-                    [CandidateRow(home, x) for x in excluding if x],
-                )
+                more = (CandidateRow(home, fresh),) * (first - 1)
+                less = [CandidateRow(home, x) for x in excluding if x]
                 weighed = tuple((*p, *more, *(x,) * second) for p, x in zip(probes, less, strict=True))
                 yield WitnessCandidate((), optional, weighed)
                 for contrasted in (ref for ref in contrast if ref.occurrence == home):
@@ -342,9 +336,7 @@ def _find_shared_values(source: WitnessSource, layout: ValueLayout, rounds: int)
     first, last = layout.assignment(0), layout.assignment(rounds - 1)
     if first is None or last is None:
         return {}
-    moving = [
-        closure.index[ref] for moving_columns in source.violation.moving for ref in moving_columns.columns
-    ]
+    moving = [closure.index[ref] for moved in source.violation.moving for ref in moved.columns]
     found: Assignment = {}
     for alias in source.aliases:
         if alias == source.violation.kept_alias:

@@ -26,7 +26,7 @@ from millpond.query.trees import is_aggregate
 from millpond.query.types import Domain, Family
 
 _FIRST_TIMESTAMP = datetime(2000, 1, 1)
-# Candidates of each kind looked at for one violation; those that prove anything are mostly among the first.
+# The most candidates of each kind that are tried; witnesses are mostly among the first.
 MAX_CANDIDATES = 400
 _MAX_RAMPS = 250
 
