@@ -288,4 +288,4 @@ def test_a_witness_must_tell_all_subsets_apart() -> None:
         "compare": "answer",
     }
     found = confirm_witness("SELECT COUNT(*) FROM S", {"S": [("A", "INT")]}, witness)
-    assert found == "No probe tells [1] from [0]."
+    assert found == "No probe distinguishes [1] from [0]."
