@@ -66,17 +66,19 @@ def decide(query: Query) -> Verdict:
     """The verdict on one query."""
     unsupported = _find_unsupported(query)
     if unsupported is not None:
-        return _undetermined(query, (describe_undetermined(unsupported),))
+        return _build_undetermined(query, (describe_undetermined(unsupported),))
     try:
         needs, failures = analyse(query)
     except TooManyParts:
-        return _undetermined(query, (describe_undetermined(UndeterminedCode.TOO_MANY_ALTERNATIVES),))
+        return _build_undetermined(query, (describe_undetermined(UndeterminedCode.TOO_MANY_ALTERNATIVES),))
     if not failures:
         try:
-            return _bounded(query, needs)
+            return _decide_bounded(query, needs)
         except NoPlanError as gap:
-            return _undetermined(query, (describe_undetermined(UndeterminedCode.NO_SYNOPSIS, str(gap)),))
-    verdict = _unbounded_or_undetermined(query, failures)
+            return _build_undetermined(
+                query, (describe_undetermined(UndeterminedCode.NO_SYNOPSIS, str(gap)),)
+            )
+    verdict = _decide_by_witness(query, failures)
     if verdict.outcome == UNBOUNDED:
         return replace(verdict, published=_describe_published(query, needs, bounded=False))
     return verdict
@@ -95,7 +97,7 @@ def analyse(query: Query) -> tuple[list[SelectNeeds], list[tuple[Select, Failure
     return every, failures
 
 
-def _bounded(query: Query, needs: list[SelectNeeds]) -> Verdict:
+def _decide_bounded(query: Query, needs: list[SelectNeeds]) -> Verdict:
     """The bounded verdict with its plan; raises NoPlanError if no synopsis is known."""
     if any(is_timed(part) for each in needs for part, wanted in each.parts if wanted):
         timed = TimedPlan(query, tuple(needs))
@@ -106,8 +108,8 @@ def _bounded(query: Query, needs: list[SelectNeeds]) -> Verdict:
     return Verdict(BOUNDED, (), compute_exact_state(plan), query, plan=plan)
 
 
-def _unbounded_or_undetermined(query: Query, failures: list[tuple[Select, Failure]]) -> Verdict:
-    """Unbounded if a witness is confirmed for one of the first failures, undetermined otherwise."""
+def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> Verdict:
+    """The verdict if a criterion fails: unbounded if a witness is confirmed, undetermined otherwise."""
     for select, failure in failures[:_MAX_FAILURES]:
         source = WitnessSource(select, JoinRegions(failure.part), failure.violation, failure.aggregate)
         rows = _rows_to_confirm(select, failure)
@@ -125,7 +127,7 @@ def _unbounded_or_undetermined(query: Query, failures: list[tuple[Select, Failur
         code = UndeterminedCode.UNCONFIRMED if failure.complete else UndeterminedCode.TOO_MANY_ORDERS
         cause = describe_violation(select, failure) if failure.violation.columns else None
         reasons.append(describe_undetermined(code, cause=cause))
-    return _undetermined(query, remove_redundant(reasons))
+    return _build_undetermined(query, remove_redundant(reasons))
 
 
 def _rows_to_confirm(select: Select, failure: Failure) -> int:
@@ -136,7 +138,7 @@ def _rows_to_confirm(select: Select, failure: Failure) -> int:
     return CONFIRMED_ROWS_DOUBTFUL if doubtful else CONFIRMED_ROWS
 
 
-def _undetermined(query: Query, reasons: Sequence[Reason]) -> Verdict:
+def _build_undetermined(query: Query, reasons: Sequence[Reason]) -> Verdict:
     return Verdict(UNDETERMINED, tuple(reasons), State(None, None), query)
 
 

@@ -74,14 +74,14 @@ def _propose_for_moving_columns(source: WitnessSource, n: int) -> Iterator[Witne
             if rounds is None:
                 continue
 
-            def altered(
+            def solve_altered(
                 given: Mapping[Ref, Fraction] = probe_value, spacing: Spacing = spacing
             ) -> list[Assignment] | None:
                 return solve_rounds(source, n + 2, given, spacing)
 
             for kept_alias in kept_aliases:
                 others = [a for a in aliases if a != kept_alias]
-                yield from _propose_from_rounds(source, kept_alias, others, n, rounds, altered)
+                yield from _propose_from_rounds(source, kept_alias, others, n, rounds, solve_altered)
     if _has_function(source, "MEDIAN"):
         yield from _propose_median_scan(source, n)
 
@@ -96,7 +96,7 @@ def _propose_from_rounds(
     others: list[str],
     n: int,
     rounds: list[Assignment],
-    alter: Callable[[], list[Assignment] | None],
+    solve_altered: Callable[[], list[Assignment] | None],
 ) -> Iterator[WitnessCandidate]:
     """Candidates from n + 2 rounds: the inner ones are optional, the first and the last are references."""
     inner = range(1, n + 1)
@@ -127,7 +127,7 @@ def _propose_from_rounds(
             universe,
             tuple(rows(rounds[k], others or [kept_alias]) for k in inner),
         )
-    altered = alter()
+    altered = solve_altered()
     if altered is None:
         return
     yield WitnessCandidate(
