@@ -56,7 +56,7 @@ def problems(page: Path) -> list[str]:
             files: list[Path] = []  # names that follow a path in a cell are defined there
             for span in SPAN.findall(cell):
                 if PATH.fullmatch(span):
-                    if any(part.isupper() for part in span.split("/")):
+                    if any(Path(part).stem.isupper() for part in span.split("/")):
                         continue  # a placeholder, as in `engines/NAME/`
                     files += locate(page, span)
                     if span not in USERS and not locate(page, span):
