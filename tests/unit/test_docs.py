@@ -53,17 +53,22 @@ def problems(page: Path) -> list[str]:
     for line in prose.splitlines():
         is_table = line.startswith("|")
         for cell in line.split("|") if is_table else [line]:
-            files: list[Path] = []  # names that follow a path in a cell are defined there
-            for span in SPAN.findall(cell):
-                if PATH.fullmatch(span):
-                    if any(Path(part).stem.isupper() for part in span.split("/")):
-                        continue  # a placeholder, as in `engines/NAME/`
-                    files += locate(page, span)
-                    if span not in USERS and not locate(page, span):
-                        found.append(f"path {span}")
-                elif not name_exists(page, span, files if is_table else []):
+            spans = [span for span in SPAN.findall(cell) if not is_placeholder(span)]
+            paths = [span for span in spans if PATH.fullmatch(span)]
+            found += [f"path {path}" for path in paths if path not in USERS and not locate(page, path)]
+            # Names beside a path in a cell are defined in that file; before the first path, anywhere.
+            files = [file for path in paths for file in locate(page, path)] if is_table else []
+            start = spans.index(paths[0]) if paths else 0
+            for place, span in enumerate(spans):
+                is_known = span in paths or name_exists(page, span, files)
+                if not is_known and not (place < start and name_exists(page, span, [])):
                     found.append(f"name {span} in: {cell.strip()}")
     return found
+
+
+def is_placeholder(span: str) -> bool:
+    """Whether a path has a part to be replaced, as in `engines/NAME/`."""
+    return bool(PATH.fullmatch(span)) and any(Path(part).stem.isupper() for part in span.split("/"))
 
 
 def link_exists(page: Path, target: str) -> bool:
