@@ -235,6 +235,7 @@ UNIONS = [
 ]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("scenario", [*GROUPS, *UNIONS], ids=lambda s: s.title)
 def test_groups_and_unions_are_right_after_every_batch(scenario: Scenario) -> None:
     assert_answers(scenario)

@@ -162,6 +162,7 @@ TYPES = [
 ]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("scenario", TYPES, ids=lambda s: s.title)
 def test_values_of_every_type(scenario: Scenario) -> None:
     assert_answers(scenario)

@@ -56,6 +56,7 @@ def test_classic_policies_have_the_hits_of_the_lab(policy: str, size: int) -> No
     assert play(create_key_cache(policy, size, True), SKEWED, CUTS).tolist() == expected.tolist()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("size", [5, 40])
 def test_policies_with_a_given_model_have_the_hits_of_the_lab(size: int) -> None:
     for policy, rehearsed in (("heeb", False), ("rehearse", True)):

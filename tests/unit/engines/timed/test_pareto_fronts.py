@@ -87,6 +87,7 @@ def test_the_front_accepts_a_partner_if_any_row_does(table: list[Row]) -> None:
     assert_serves_as_all_rows_do(table)
 
 
+@pytest.mark.campaign
 @SETTINGS
 @given(rows(most=12), st.integers(1, 4))
 def test_the_number_of_rows_compared_at_once_does_not_matter(table: list[Row], size: int) -> None:
