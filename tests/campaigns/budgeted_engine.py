@@ -1,8 +1,8 @@
-"""Random queries under random budgets: only true rows, within the budget, and all of them where it is large.
+"""Random queries on random budgets emit only correct rows, within the budget, and all of them if it is large.
 
     python -m tests.campaigns.budgeted_engine --cases 2000
 
-Whatever was emitted must be in DuckDB's answer, as often at most, at every moment of the stream.
+After every batch, DuckDB's answer must contain each emitted row at least as often.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAKERS = (random_case, random_rich_case, random_keyed_case)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was seen of one seed: not run under a budget, rows shed, or a problem."""
+    """The outcome of one seed: whether it ran, shed tuples and had results, or a problem."""
 
     seed: int
     run: bool = True
@@ -43,6 +43,7 @@ class Outcome:
 
 
 def examine(seed: int) -> Outcome:
+    """Run one random query on a random budget, and compare it with DuckDB."""
     rng = random.Random(seed)
     case = MAKERS[seed % len(MAKERS)](rng)
     query = parse(case.sql)[0]
@@ -54,31 +55,31 @@ def examine(seed: int) -> Outcome:
     truth = answers(case.sql, case.catalog, rows_after_batches(case, batches))
     memory = rng.choice([1, 2, 3, 5, 8, 13, LARGE])
     policy, shards = rng.choice(policy_names(Use.RUN)), rng.choice([None, 2, 3])
-    told = f"memory {memory}, {policy}, {shards} shards\n{case.sql}"
+    setting = f"memory {memory}, {policy}, {shards} shards\n{case.sql}"
     try:
         local = LocalBudgetedEngine(query, memory, PolicyChoice(policy), shards)
         for i, (batch, expected) in enumerate(zip(batches, truth, strict=True)):
             local.add(batch, tasks=rng.choice([1, 1, 2, 3]))
-            if problem := _problem(query, local, memory, expected):
-                return Outcome(seed, True, True, True, f"after batch {i}: {problem}\n{told}")
+            if problem := _find_problem(query, local, memory, expected):
+                return Outcome(seed, True, True, True, f"after batch {i}: {problem}\n{setting}")
     except Exception:
-        return Outcome(seed, True, True, True, f"{traceback.format_exc()}\n{told}")
+        return Outcome(seed, True, True, True, f"{traceback.format_exc()}\n{setting}")
     return Outcome(seed, True, local.measures["shed"] > 0, bool(truth and truth[-1]))
 
 
-def _problem(
+def _find_problem(
     query: Query, local: LocalBudgetedEngine, memory: int, truth: Counter[tuple[Any, ...]]
 ) -> str | None:
     if local.entries > memory:
         return f"{local.entries} tuples held"
     found = Counter({normalise(row): n for row, n in local.answer().items()})
     if memory == LARGE:
-        return None if found == truth else f"{found} emitted, {truth} in truth"
+        return None if found == truth else f"{found} emitted, {truth} expected"
     if not is_aggregate(query.selects[0]):
-        return None if found <= truth else f"{found - truth} emitted and not in truth"
-    if len(query.selects[0].occurrences) == 1:  # what is emitted of a group is exact at that moment
+        return None if found <= truth else f"{found - truth} emitted but not in the answer"
+    if len(query.selects[0].occurrences) == 1:  # an emitted group is exact at that time
         rows = Counter(normalise(row["values"]) for row in local.last if not row["_retracted"])
-        return None if rows <= truth else f"{rows - truth} emitted and not in truth"
+        return None if rows <= truth else f"{rows - truth} emitted but not in the answer"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The operator for queries under a budget without Spark: DuckDB takes the rows, a dictionary is the state."""
+"""The operator of the budgeted engine without Spark: DuckDB prepares the rows, a dictionary is the state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Batch = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 class LocalBudgetedEngine:
-    """Feeds batches of rows under a budget, and keeps what was emitted, held, shed and missed."""
+    """Runs batches of rows on a budget, and records what was emitted, held, shed and missed."""
 
     def __init__(
         self, query: Query, memory: int, choice: PolicyChoice | None = None, shards: int | None = None
@@ -45,19 +45,19 @@ class LocalBudgetedEngine:
         self._order = 0
 
     def add(self, batch: Batch, tasks: int = 1) -> None:
-        """A micro-batch; the rows of each stream, in order, come from so many tasks."""
+        """Run a micro-batch whose rows, in order, are divided among ``tasks`` tasks."""
         frames: list[pd.DataFrame] = []
         for number, leaf in enumerate(self.leaves):
             rows = [row for name, row in batch if name == leaf.stream.table.name]
             size = -(-len(rows) // tasks) or 1
             for start in range(0, max(len(rows), 1), size):
-                taken = self._taken(number, rows[start : start + size])
+                taken = self._take_rows(number, rows[start : start + size])
                 frames += [part.to_pandas() for part in LeafMapper(self.program, number)(taken)]
         self.entries, self.last = 0, []
         for shard, payloads in pd.concat(frames).groupby("shard"):
             self._answer(int(shard), payloads)
 
-    def _taken(self, number: int, rows: Sequence[Mapping[str, Any]]) -> list[pa.RecordBatch]:
+    def _take_rows(self, number: int, rows: Sequence[Mapping[str, Any]]) -> list[pa.RecordBatch]:
         leaf, text = self.leaves[number], self.program.leaves[number]
         table = arrow_table(leaf.stream.table, rows)
         table = table.rename_columns([f"{leaf.stream.alias}.{name}" for name in table.column_names])
@@ -96,7 +96,7 @@ class LocalBudgetedEngine:
             self.groups[key] = values
 
     def _key(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The group of a row: the columns of the select list that are grouped by."""
+        """The grouping columns of a row of the select list."""
         select = self.query.selects[0]
         return tuple(
             value
@@ -105,5 +105,5 @@ class LocalBudgetedEngine:
         )
 
     def answer(self) -> Counter[tuple[Any, ...]]:
-        """All rows emitted so far; of groups the latest."""
+        """All rows emitted so far; only the latest of each group."""
         return +self.emitted + Counter(self.groups.values())

@@ -64,10 +64,10 @@ def compile_budgeted(
     retracts = any(term.groups is not None and term.groups.retracts for term in terms)
     names = tuple(f"o{i}" for i in range(len(plan.query.columns)))
     program = BudgetedProgram(tuple(terms), names, memory, shards, aggregate, retracts, b"")
-    return replace(program, fingerprint=hashlib.sha256(_layout(program).encode()).digest()[:16])
+    return replace(program, fingerprint=hashlib.sha256(checkpoint_layout(program).encode()).digest()[:16])
 
 
-def _layout(program: BudgetedProgram) -> str:
+def checkpoint_layout(program: BudgetedProgram) -> str:
     """The text that identifies the layout of the state in checkpoints.
 
     It leaves out the sources of the streams and the size of the budget: both may change between two runs.

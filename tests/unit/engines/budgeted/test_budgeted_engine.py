@@ -1,4 +1,4 @@
-"""Queries under a budget: only true rows, never more tuples than allowed, and what it says it missed."""
+"""Queries on a budget: only correct rows, never more tuples than allowed, and estimates of missed results."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ CREATE STREAMING TABLE R (K INT, A INT, X DOUBLE);
 CREATE STREAMING TABLE S (K INT, B INT, X DOUBLE);
 CREATE STREAMING TABLE T (K INT, C INT);
 """
-SHARE = 20
+# Random queries of the suite; the campaign runs more.
+CASES = 20
 
 
-def running(
+def start_engine(
     query: str, memory: int, policy: str | PolicyChoice = "auto", shards: int | None = None
 ) -> LocalBudgetedEngine:
     choice = policy if isinstance(policy, PolicyChoice) else PolicyChoice(policy)
@@ -44,21 +45,20 @@ def running(
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("first", range(0, 120, SHARE))
-def test_random_queries(first: int) -> None:
-    outcomes = [examine(seed) for seed in range(first, first + SHARE)]
+def test_random_queries_emit_only_correct_rows_within_the_budget() -> None:
+    outcomes = [examine(seed) for seed in range(CASES)]
     problems = [f"seed {o.seed}: {o.problem}" for o in outcomes if o.problem is not None]
     assert not problems, "\n\n".join(problems)
     assert any(o.shed for o in outcomes) and any(o.results for o in outcomes)
 
 
-# --- as in the lab -----------------------------------------------------------------------------------
+# --- joins of two streams ----------------------------------------------------------------------------
 
 JOIN = "SELECT R.K FROM R, S WHERE R.K = S.K"
 
 
-def fed(local: LocalBudgetedEngine, r: Ints, s: Ints, size: int) -> int:
-    """The results found when the streams come ``size`` steps at a time."""
+def feed(local: LocalBudgetedEngine, r: Ints, s: Ints, size: int) -> int:
+    """The number of results found when the streams arrive ``size`` steps at a time."""
     for start in range(0, len(r), size):
         pairs = (("R", r), ("S", s))
         local.add(
@@ -72,22 +72,22 @@ def fed(local: LocalBudgetedEngine, r: Ints, s: Ints, size: int) -> int:
     return sum(local.emitted.values())
 
 
-def all_pairs(r: Ints, s: Ints) -> int:
+def count_pairs(r: Ints, s: Ints) -> int:
     counts = Counter(s.tolist())
     return sum(counts[key] for key in r.tolist())
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", ["TOWER", "ROOF", "WALK"])
-def test_a_step_at_a_time_it_finds_what_the_lab_finds(name: str) -> None:
-    """Tuples that come together are not counted in the lab, nor is the time until the store is full."""
+def test_a_step_at_a_time_the_engine_finds_as_many_results_as_the_lab(name: str) -> None:
+    """The lab does not count tuples that arrive together, nor the time until the store is full."""
     work = SYNTHETIC[name]()
     r, s = work.streams(3, 0, 120)
-    local = running(JOIN, 10, PolicyChoice("heeb", {"R": work.r, "S": work.s}))
+    local = start_engine(JOIN, 10, PolicyChoice("heeb", {"R": work.r, "S": work.s}))
     found = []
     for step in range(120):
         before = sum(local.emitted.values())
-        fed(local, r[step : step + 1], s[step : step + 1], 1)
+        feed(local, r[step : step + 1], s[step : step + 1], 1)
         together = int(r[step] == s[step])
         found.append(sum(local.emitted.values()) - before - together)
     lab = join_player("heeb", work, 10)(r, s, 0)
@@ -96,11 +96,11 @@ def test_a_step_at_a_time_it_finds_what_the_lab_finds(name: str) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", ["TOWER", "ROOF", "WALK"])
-def test_the_estimate_of_what_was_missed(name: str) -> None:
+def test_the_estimate_of_missed_results_is_within_its_error(name: str) -> None:
     work = SYNTHETIC[name]()
     r, s = work.streams(4, 0, 2000)
-    local = running(JOIN, 10, "rand")
-    missed = all_pairs(r, s) - fed(local, r, s, 40)
+    local = start_engine(JOIN, 10, "rand")
+    missed = count_pairs(r, s) - feed(local, r, s, 40)
     assert missed > 50
     assert abs(local.measures["missed"] - missed) <= max(0.1 * missed, 5)
     assert abs(local.measures["missed"] - missed) <= 4 * local.measures["missed_variance"] ** 0.5 + 1
@@ -108,16 +108,16 @@ def test_the_estimate_of_what_was_missed(name: str) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", ["TOWER", "ROOF", "WALK"])
-def test_expected_benefit_is_ahead_of_chance(name: str) -> None:
-    """With batches of twenty steps and a store of ten."""
+def test_expected_benefit_finds_more_than_random_shedding(name: str) -> None:
+    """With batches of twenty steps and a budget of ten tuples."""
     work: Workload = SYNTHETIC[name]()
-    r, s = work.streams(5, 0, 1000)
-    found = {policy: fed(running(JOIN, 10, policy), r, s, 20) for policy in ("auto", "rand")}
-    true = fed(running(JOIN, 10, PolicyChoice("heeb", {"R": work.r, "S": work.s})), r, s, 20)
+    r, s = work.streams(5, 0, 600)
+    found = {policy: feed(start_engine(JOIN, 10, policy), r, s, 20) for policy in ("auto", "rand")}
+    true = feed(start_engine(JOIN, 10, PolicyChoice("heeb", {"R": work.r, "S": work.s})), r, s, 20)
     assert found["auto"] >= 0.95 * true > found["rand"]
 
 
-# --- conditions of every kind -------------------------------------------------------------------------
+# --- other conditions ---------------------------------------------------------------------------------
 
 
 def random_rows(rng: np.random.Generator, rows: int, keys: int) -> list[tuple[str, dict[str, int]]]:
@@ -140,10 +140,10 @@ def random_rows(rng: np.random.Generator, rows: int, keys: int) -> list[tuple[st
         "SELECT R.A, S.B, T.C FROM R, S, T WHERE R.K = S.K AND S.B = T.C",
     ],
 )
-def test_the_estimate_holds_for_other_conditions(query: str) -> None:
+def test_missed_results_are_estimated_for_other_conditions(query: str) -> None:
     rng = np.random.default_rng(6)
     rows = random_rows(rng, 1500, 40)
-    small, large = running(query, 200, "rand"), running(query, 10**6)
+    small, large = start_engine(query, 200, "rand"), start_engine(query, 10**6)
     for start in range(0, len(rows), 50):
         for local in (small, large):
             local.add(rows[start : start + 50])
@@ -155,12 +155,12 @@ def test_the_estimate_holds_for_other_conditions(query: str) -> None:
 
 
 @pytest.mark.campaign
-def test_a_sliding_window_gives_up_what_has_left_it() -> None:
-    """Keys are of no use to tell tuples apart; old ones can no longer join."""
+def test_tuples_that_have_left_a_sliding_window_are_shed_first() -> None:
+    """All keys are equally frequent; only the window tells which tuples can still join."""
     query = "SELECT R.A, S.B FROM R, S WHERE R.K = S.K AND S.B BETWEEN R.A AND R.A + 20"
     found = {}
     for policy in ("auto", "rand"):
-        local = running(query, 30, policy)
+        local = start_engine(query, 30, policy)
         rng, clock = np.random.default_rng(7), count()
         for _ in range(60):
             rows = []
@@ -173,11 +173,11 @@ def test_a_sliding_window_gives_up_what_has_left_it() -> None:
     assert found["auto"] > 1.05 * found["rand"]
 
 
-# --- sets and groups ----------------------------------------------------------------------------------
+# --- DISTINCT and GROUP BY ----------------------------------------------------------------------------
 
 
-def test_a_set_is_exact_as_long_as_it_fits() -> None:
-    local = running("SELECT DISTINCT A FROM R", 100)
+def test_distinct_is_exact_as_long_as_its_rows_fit() -> None:
+    local = start_engine("SELECT DISTINCT A FROM R", 100)
     for start in range(0, 80, 8):
         local.add([("R", {"K": 0, "A": a % 50, "X": 0.0}) for a in range(start, start + 8)])
     assert local.emitted == Counter({(a,): 1 for a in range(50)})
@@ -185,9 +185,9 @@ def test_a_set_is_exact_as_long_as_it_fits() -> None:
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_no_row_of_a_set_comes_twice(shards: int) -> None:
-    """Of a thousand values ten are held; the filter knows the others."""
-    local = running("SELECT DISTINCT A FROM R", 10, shards=shards)
+def test_distinct_never_emits_a_row_twice(shards: int) -> None:
+    """Ten of a thousand values are held; the Bloom filter contains the others."""
+    local = start_engine("SELECT DISTINCT A FROM R", 10, shards=shards)
     rng = np.random.default_rng(8)
     values = rng.integers(0, 1000, 6000)
     for start in range(0, 6000, 500):
@@ -198,9 +198,9 @@ def test_no_row_of_a_set_comes_twice(shards: int) -> None:
     assert local.measures["shed"] == len(local.emitted) - local.entries
 
 
-def test_a_group_is_exact_or_says_no_more() -> None:
-    """Groups that were let go stand as they were; they never begin anew."""
-    local = running("SELECT A, COUNT(*), SUM(K) FROM R GROUP BY A", 5)
+def test_emitted_groups_are_exact_and_evicted_groups_are_not_emitted_again() -> None:
+    """An evicted group never starts again."""
+    local = start_engine("SELECT A, COUNT(*), SUM(K) FROM R GROUP BY A", 5)
     rng = np.random.default_rng(9)
     truth: dict[int, list[int]] = {}
     for _ in range(30):
@@ -215,8 +215,8 @@ def test_a_group_is_exact_or_says_no_more() -> None:
     assert local.measures["missed"] > 0 and len(local.groups) >= 5
 
 
-def test_a_global_aggregate_begins_with_nothing() -> None:
-    local = running("SELECT COUNT(*), SUM(R.A), AVG(R.A), MIN(S.B) FROM R, S WHERE R.K = S.K", 4)
+def test_a_global_aggregate_has_a_row_before_any_input() -> None:
+    local = start_engine("SELECT COUNT(*), SUM(R.A), AVG(R.A), MIN(S.B) FROM R, S WHERE R.K = S.K", 4)
     local.add([])
     assert local.answer() == Counter({(0, None, None, None): 1})
     local.add([("R", {"K": 1, "A": 5, "X": 0.0}), ("S", {"K": 1, "B": 7, "X": 0.0})])
@@ -225,8 +225,8 @@ def test_a_global_aggregate_begins_with_nothing() -> None:
     assert not local.last
 
 
-def test_a_group_that_having_no_longer_admits_is_taken_back() -> None:
-    local = running("SELECT A, COUNT(*) FROM R GROUP BY A HAVING COUNT(*) < 3", 10)
+def test_a_group_that_no_longer_satisfies_having_is_retracted() -> None:
+    local = start_engine("SELECT A, COUNT(*) FROM R GROUP BY A HAVING COUNT(*) < 3", 10)
     for times in (2, 1):
         local.add([("R", {"K": 0, "A": 1, "X": 0.0})] * times)
     assert [(row["values"], row["_retracted"]) for row in local.last] == [((1, 2), True)]
@@ -237,10 +237,10 @@ def test_a_group_that_having_no_longer_admits_is_taken_back() -> None:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("policy", ["auto", "lru", "rand"])
-def test_shards_keep_within_the_budget_and_follow_the_keys(policy: str) -> None:
-    """Few keys meet; whichever shards they are in get the room."""
+def test_shards_stay_within_the_budget_and_find_nearly_as_much_as_one_store(policy: str) -> None:
+    """Only a few keys match; their shards get most of the budget."""
     rng = np.random.default_rng(10)
-    one, several = running(JOIN, 400, policy), running(JOIN, 400, policy, shards=4)
+    one, several = start_engine(JOIN, 400, policy), start_engine(JOIN, 400, policy, shards=4)
     for _ in range(25):
         r = rng.integers(0, 4000, 200)
         s = rng.choice(np.arange(40), 200)
@@ -249,8 +249,8 @@ def test_shards_keep_within_the_budget_and_follow_the_keys(policy: str) -> None:
         for local in (one, several):
             local.add(rows)
             assert local.entries <= 400
-    found, dealt = (sum(local.emitted.values()) for local in (one, several))
-    assert dealt >= 0.85 * found
+    single, sharded = (sum(local.emitted.values()) for local in (one, several))
+    assert sharded >= 0.85 * single
 
 
 # --- windows in time -----------------------------------------------------------------------------------
@@ -260,8 +260,8 @@ WITHIN = "SELECT R.A FROM R, S WHERE R.A = S.A AND S.T BETWEEN R.T AND R.T + INT
 
 
 @pytest.mark.campaign
-def test_a_window_in_time() -> None:
-    """A budget for the rows of some windows finds all; a tenth of that still finds the last ones."""
+def test_a_time_window_finds_all_results_with_enough_memory_and_the_latest_with_less() -> None:
+    """A budget of several windows finds all results; with less, scores beat random shedding."""
     [query] = parse(TIMED + WITHIN)
     rng = np.random.default_rng(11)
     start = datetime(2024, 1, 1)
@@ -282,12 +282,12 @@ def test_a_window_in_time() -> None:
     assert found[15, "auto"] > 1.02 * found[15, "rand"]
 
 
-def test_a_window_in_time_is_undetermined() -> None:
+def test_a_time_window_is_undetermined() -> None:
     verdict = decide(parse(TIMED + WITHIN)[0])
     assert verdict.outcome == "undetermined" and [r.code for r in verdict.reasons] == ["window"]
 
 
-# --- what a budget would find ---------------------------------------------------------------------------
+# --- previews of budgets --------------------------------------------------------------------------------
 
 
 def test_a_preview_finds_more_with_more_memory() -> None:
@@ -300,13 +300,13 @@ def test_a_preview_finds_more_with_more_memory() -> None:
         for name, column, keys in (("R", "A", r), ("S", "B", s))
     }
     small, large = preview_budgets(query, streams, (5, 400))
-    assert small.results == large.results == all_pairs(r, s)
+    assert small.results == large.results == count_pairs(r, s)
     assert 0 < small.part < large.part <= 1
     assert preview_budgets(parse(f"{STREAMS} SELECT COUNT(*) FROM R, S WHERE R.K = S.K;")[0], streams) == []
 
 
 @pytest.mark.parametrize(("format_", "options"), [("json", ""), ("csv", ", header 'true'"), ("parquet", "")])
-def test_the_first_rows_of_files(tmp_path: Path, format_: str, options: str) -> None:
+def test_the_first_rows_are_read_from_the_oldest_files(tmp_path: Path, format_: str, options: str) -> None:
     (tmp_path / "in").mkdir()
     for number in range(3):
         rows = f"SELECT i AS K, 'it''s ' || i AS V FROM range({10 * number}, {10 * number + 10}) t(i)"
@@ -321,13 +321,13 @@ def test_the_first_rows_of_files(tmp_path: Path, format_: str, options: str) -> 
 
 
 @pytest.mark.parametrize("source", ["", "USING kafka OPTIONS (topic 't')", "USING json OPTIONS (path 'no')"])
-def test_streams_that_cannot_be_looked_at(tmp_path: Path, source: str) -> None:
+def test_no_rows_are_read_from_other_sources(tmp_path: Path, source: str) -> None:
     [query] = parse(f"CREATE STREAMING TABLE R (K INT) {source}; SELECT DISTINCT K FROM R;")
     assert read_first_rows(query, tmp_path) is None
 
 
-def test_a_set_gives_room_back() -> None:
-    """What no longer fits is not forgotten: the filter knows it."""
+def test_distinct_evicts_rows_when_its_room_shrinks() -> None:
+    """Evicted rows are not emitted again: the Bloom filter contains them."""
     schema = pa.schema([("o0", pa.int32())])
     work = DistinctRows(DuckDb(), schema, None, create_bloom_filter(10, 1))
     rows = pa.table({"o0": pa.array(range(8), pa.int32())})

@@ -1,12 +1,13 @@
-"""What is kept of a query under a budget: leaves, levels, bands, windows, and what may be divided."""
+"""Plans of queries on a budget: leaves, levels, bands, windows and shard columns."""
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import pytest
 
-from millpond.engines.budgeted.compile import compile_budgeted
+from millpond.engines.budgeted.compile import checkpoint_layout, compile_budgeted
 from millpond.engines.budgeted.plan import Band, BudgetedPlan, JoinTree, plan_budgeted
 from millpond.engines.budgeted.program import JoinKeyKind
 from millpond.errors import MillpondError
@@ -22,22 +23,22 @@ CREATE TABLE L (A INT, NAME STRING);
 """
 
 
-def planned(query: str) -> BudgetedPlan:
+def plan_query(query: str) -> BudgetedPlan:
     return plan_budgeted(parse(f"{CATALOG} {query};")[0])
 
 
-def only(query: str) -> JoinTree:
-    [select] = planned(query).selects
+def plan_tree(query: str) -> JoinTree:
+    [select] = plan_query(query).selects
     return select
 
 
 def kinds(query: str) -> list[JoinKeyKind]:
-    program = compile_budgeted(planned(query), 10, Dialect.DUCKDB)
+    program = compile_budgeted(plan_query(query), 10, Dialect.DUCKDB)
     return [level.kind for select in program.selects for level in select.levels]
 
 
-def test_conditions_are_tested_as_soon_as_their_columns_are_there() -> None:
-    plan = only("SELECT R.A FROM R, S, T WHERE R.A = S.A AND S.B = T.A AND R.B > 3 AND R.B < T.A")
+def test_conditions_are_tested_at_the_lowest_level_with_all_columns() -> None:
+    plan = plan_tree("SELECT R.A FROM R, S, T WHERE R.A = S.A AND S.B = T.A AND R.B > 3 AND R.B < T.A")
     assert [leaf.stream.alias for leaf in plan.leaves] == ["R", "S", "T"]
     assert "R.B" in {str(r) for r in plan.needed}
     first, second = plan.levels
@@ -45,13 +46,13 @@ def test_conditions_are_tested_as_soon_as_their_columns_are_there() -> None:
     assert second.equal == ((Ref("S", "B"), Ref("T", "A")),) and not second.exact
 
 
-def test_streams_that_are_joined_come_before_those_that_are_not() -> None:
-    plan = only("SELECT R.A FROM R, S, T WHERE R.A = T.A AND S.X < R.X")
+def test_streams_joined_by_equalities_come_first() -> None:
+    plan = plan_tree("SELECT R.A FROM R, S, T WHERE R.A = T.A AND S.X < R.X")
     assert [leaf.stream.alias for leaf in plan.leaves] == ["R", "T", "S"]
 
 
-def test_a_relation_goes_with_the_stream_that_it_is_joined_to() -> None:
-    plan = only("SELECT NAME FROM R, S, L WHERE R.A = S.A AND S.B = L.A")
+def test_a_relation_belongs_to_the_stream_that_it_is_joined_with() -> None:
+    plan = plan_tree("SELECT NAME FROM R, S, L WHERE R.A = S.A AND S.B = L.A")
     assert [[o.alias for o in leaf.relations] for leaf in plan.leaves] == [[], ["L"]]
 
 
@@ -67,14 +68,14 @@ def test_a_relation_goes_with_the_stream_that_it_is_joined_to() -> None:
         ("R.B = S.B + 4", -4, -4),
     ],
 )
-def test_bands(where: str, low: int | None, high: int | None) -> None:
-    [level] = only(f"SELECT R.A FROM R, S WHERE {where}").levels
+def test_comparisons_with_constant_distances_are_bands(where: str, low: int | None, high: int | None) -> None:
+    [level] = plan_tree(f"SELECT R.A FROM R, S WHERE {where}").levels
     assert level.band is not None and level.window is None
     assert (level.band.low, level.band.high) == tuple(None if x is None else Fraction(x) for x in (low, high))
 
 
-def test_a_band_beside_an_equality_is_a_window() -> None:
-    [level] = only("SELECT R.A FROM R, S WHERE R.A = S.A AND S.B BETWEEN R.B AND R.B + 100").levels
+def test_a_band_with_an_equality_is_a_window() -> None:
+    [level] = plan_tree("SELECT R.A FROM R, S WHERE R.A = S.A AND S.B BETWEEN R.B AND R.B + 100").levels
     assert level.band is None and level.window is not None
     assert level.window == Band(Ref("R", "B"), Ref("S", "B"), Fraction(0), Fraction(100))
 
@@ -91,12 +92,12 @@ def test_a_band_beside_an_equality_is_a_window() -> None:
         ("R.A = S.A OR R.B = S.B", JoinKeyKind.NOTHING),
     ],
 )
-def test_what_a_value_says_of_partners(where: str, kind: JoinKeyKind) -> None:
+def test_the_join_condition_determines_the_kind_of_join_key(where: str, kind: JoinKeyKind) -> None:
     assert kinds(f"SELECT R.A FROM R, S WHERE {where}") == [kind]
 
 
 @pytest.mark.parametrize(
-    ("query", "divisible"),
+    ("query", "is_shardable"),
     [
         ("SELECT R.B FROM R, S WHERE R.A = S.A", True),
         ("SELECT R.B FROM R, S, T WHERE R.A = S.A AND S.A = T.A", True),
@@ -111,9 +112,9 @@ def test_what_a_value_says_of_partners(where: str, kind: JoinKeyKind) -> None:
         ("SELECT A FROM R UNION SELECT A FROM S", False),
     ],
 )
-def test_what_may_be_divided(query: str, divisible: bool) -> None:
-    """Tuples that join, and rows that are one row of a set or of a group, must meet in one shard."""
-    assert planned(query).is_shardable is divisible
+def test_which_queries_can_be_sharded(query: str, is_shardable: bool) -> None:
+    """Tuples that join, equal rows of DISTINCT, and rows of a group must be in the same shard."""
+    assert plan_query(query).is_shardable is is_shardable
 
 
 @pytest.mark.parametrize(
@@ -121,9 +122,26 @@ def test_what_may_be_divided(query: str, divisible: bool) -> None:
     [
         ("SELECT COUNT(DISTINCT A) FROM R", r"COUNT\(DISTINCT A\) needs every value"),
         ("SELECT MEDIAN(R.B) FROM R, S WHERE R.A = S.A", r"MEDIAN\(R.B\) needs every value"),
-        ("SELECT DISTINCT COUNT(*) FROM R GROUP BY A", "DISTINCT .* over groups"),
+        ("SELECT DISTINCT COUNT(*) FROM R GROUP BY A", "DISTINCT or UNION over groups cannot run"),
     ],
 )
-def test_refusals(query: str, message: str) -> None:
+def test_aggregates_that_need_every_value_are_refused(query: str, message: str) -> None:
     with pytest.raises(MillpondError, match=message):
-        planned(query)
+        plan_query(query)
+
+
+def test_checkpoints_know_the_parts_of_a_program_by_their_first_names() -> None:
+    """Renaming a class of the program must not make checkpoints unreadable."""
+    program = compile_budgeted(
+        plan_query("SELECT R.A, COUNT(*) FROM R, S WHERE R.A = S.A GROUP BY R.A"), 10, Dialect.DUCKDB
+    )
+    names = set(re.findall(r"\b([A-Z]\w+Program)\(", checkpoint_layout(program)))
+    assert names == {
+        "TermProgram",
+        "SelectProgram",
+        "LeafProgram",
+        "LevelProgram",
+        "SideProgram",
+        "GroupProgram",
+    }
+    assert "<Kind.NUMBER: 'number'>" in checkpoint_layout(program)

@@ -1,4 +1,4 @@
-"""How a budget is shared out: always all of it, and where it is of most use."""
+"""The budget is divided among the shards without remainder, and most of it goes where keys match."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def unscored(leaf: int, values: Ints) -> Floats | None:
 
 @settings(deadline=None)
 @given(st.integers(1, 10**6), st.integers(1, 9), st.lists(st.integers(0, 10**6), max_size=50))
-def test_shares_add_up_to_the_budget(memory: int, shards: int, keys: list[int]) -> None:
+def test_the_budgets_of_the_shards_add_up(memory: int, shards: int, keys: list[int]) -> None:
     budgets = ShardBudgets(memory, shards, 2)
     assert budgets.tuples.sum() == memory and np.ptp(budgets.tuples) <= 1
     values = np.array(keys, np.int64)
@@ -27,19 +27,19 @@ def test_shares_add_up_to_the_budget(memory: int, shards: int, keys: list[int]) 
     assert budgets.tuples.sum() == memory and (budgets.tuples >= 0).all()
 
 
-def test_a_shard_with_keys_that_meet_has_more_room() -> None:
-    """Keys of shard 0 come on both sides, those of the others on one side only."""
+def test_a_shard_whose_keys_match_gets_more() -> None:
+    """Keys of shard 0 arrive on both sides, those of the other shards on one side only."""
     budgets = ShardBudgets(1000, 4, 2)
     for _ in range(8):
         left, right = np.arange(4000), np.arange(0, 4000, 4)
         samples = [(i, sample_keys(keys, keys % 4, 1000)) for i, keys in enumerate((left, right))]
         budgets.observe(samples, 5000)
         budgets.rebalance(unscored)
-    shares = budgets.tuples
-    assert shares[0] > 700 and shares.sum() == 1000 and (shares[1:] >= 60).all()
+    tuples = budgets.tuples
+    assert tuples[0] > 700 and tuples.sum() == 1000 and (tuples[1:] >= 60).all()
 
 
-def test_a_model_decides_where_there_is_one() -> None:
+def test_scores_of_a_model_take_precedence_over_frequencies() -> None:
     budgets = ShardBudgets(100, 2, 2)
     keys = np.arange(1000)
     budgets.observe([(0, sample_keys(keys, keys % 2, 100)), (1, sample_keys(keys, keys % 2, 100))], 2000)
@@ -48,8 +48,8 @@ def test_a_model_decides_where_there_is_one() -> None:
     assert budgets.tuples[1] > 80
 
 
-def test_the_sample_is_of_keys() -> None:
-    """A key is in the sample always or never, and about one in so many is."""
+def test_a_key_is_always_or_never_sampled() -> None:
+    """About one in ``sampling_interval`` keys is in the sample, with all of its tuples."""
     keys = np.arange(100_000)
     assert sampling_interval(100) == 1 and sampling_interval(1 << 20) == 256
     found = sample_keys(np.concatenate([keys, keys]), np.zeros(200_000, np.int64), 1 << 16)
@@ -57,7 +57,7 @@ def test_the_sample_is_of_keys() -> None:
     assert 100_000 / 16 * 0.9 < found.num_rows < 100_000 / 16 * 1.1
 
 
-def test_all_that_hold_it_find_the_same_after_a_restart() -> None:
+def test_a_restarted_shard_computes_the_same_budgets() -> None:
     one, other = ShardBudgets(5000, 3, 2), ShardBudgets(5000, 3, 2)
     rng = np.random.default_rng(0)
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""What is known of tuples that are gone: frequencies, pairs that are missed, values that were seen."""
+"""Sketches: frequencies of values, estimates of missed pairs, and the Bloom filter."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def array(values: list[int]) -> np.ndarray:
     return np.array(values, np.int64)
 
 
-# --- pairs that are missed ---------------------------------------------------------------------------
+# --- missed pairs ------------------------------------------------------------------------------------
 
 
 @settings(deadline=None)
 @given(integers, integers)
-def test_pairs_of_equal_values(left: list[int], right: list[int]) -> None:
+def test_equal_pairs_are_counted_exactly(left: list[int], right: list[int]) -> None:
     right = right + left[:5]
     assert count_equal_pairs(array(left), array(right)) == sum(a == b for a in left for b in right)
 
 
-def test_the_estimate_of_pairs_is_unbiased_and_knows_its_error() -> None:
-    """Over many sets of values, errors average to zero and are as large as they are said to be."""
+def test_the_ams_estimate_is_unbiased_and_its_variance_is_right() -> None:
+    """Over many sets of values, the mean error is zero and its spread is the estimated deviation."""
     rng = np.random.default_rng(1)
     errors, deviations = [], []
     for _ in range(300):
@@ -51,13 +51,13 @@ def test_the_estimate_of_pairs_is_unbiased_and_knows_its_error() -> None:
     assert 0.6 < spread / float(np.mean(deviations)) < 1.4
 
 
-def test_few_values_in_many_counters_are_counted_exactly() -> None:
+def test_few_values_in_many_counters_are_estimated_exactly() -> None:
     sketch = AmsSketch(1 << 16)
     sketch.add(np.repeat(np.arange(20), 7))
     assert sketch.estimate_pairs(np.arange(10)).value == 70
 
 
-def test_a_sketch_survives_its_bytes() -> None:
+def test_an_ams_sketch_is_restored_from_its_state() -> None:
     sketch, again = AmsSketch(1024), AmsSketch(1024)
     sketch.add(np.arange(5000))
     again.load(sketch.state())
@@ -68,8 +68,8 @@ def test_estimates_add_up() -> None:
     assert MissedEstimate(3, 4) + MissedEstimate(1, 2).times(3) == MissedEstimate(6, 22)
 
 
-def test_every_item_has_the_same_chance_to_be_in_the_sample() -> None:
-    """A reservoir of 20 that is offered 100 items in three lots."""
+def test_reservoir_sampling_is_uniform() -> None:
+    """A reservoir of 20 gets 100 items in three lots."""
     rng = np.random.default_rng(2)
     hits = np.zeros(100)
     for _ in range(4000):
@@ -86,18 +86,18 @@ def test_every_item_has_the_same_chance_to_be_in_the_sample() -> None:
     assert abs(hits / 4000 - 0.2).max() < 5 * np.sqrt(0.2 * 0.8 / 4000)
 
 
-# --- values that were seen ---------------------------------------------------------------------------
+# --- Bloom filter ------------------------------------------------------------------------------------
 
 
 @settings(deadline=None)
 @given(integers)
-def test_a_filter_forgets_nothing(values: list[int]) -> None:
+def test_a_bloom_filter_has_no_false_negatives(values: list[int]) -> None:
     seen = BloomFilter(1 << 12)
     seen.add(array(values))
     assert seen.contains(array(values)).all()
 
 
-def test_a_filter_says_how_often_it_is_mistaken() -> None:
+def test_a_bloom_filter_knows_its_false_positive_rate() -> None:
     rng = np.random.default_rng(3)
     seen = BloomFilter(1 << 14)
     seen.add(rng.integers(0, 2**60, 4000))
@@ -106,7 +106,7 @@ def test_a_filter_says_how_often_it_is_mistaken() -> None:
     assert seen.false_positive_rate > 0.05
 
 
-def test_a_filter_survives_its_bytes() -> None:
+def test_a_bloom_filter_is_restored_from_its_state() -> None:
     seen = create_bloom_filter(10, 1)
     seen.add(np.arange(1000))
     again = create_bloom_filter(10, 1)
@@ -123,13 +123,13 @@ def test_a_filter_survives_its_bytes() -> None:
 # --- frequencies -------------------------------------------------------------------------------------
 
 
-def test_shares_of_values() -> None:
+def test_relative_frequencies_of_few_values_are_exact() -> None:
     counts = FrequencySketch(1 << 16, None)
     counts.observe(np.repeat(np.array([5, -9, 12345]), [70, 20, 10]))
     assert counts.relative_frequencies(np.array([5, -9, 12345, 77])) == pytest.approx([0.7, 0.2, 0.1, 0.0])
 
 
-def test_old_values_are_forgotten() -> None:
+def test_frequencies_of_old_values_decay() -> None:
     counts = FrequencySketch(1 << 12, horizon=1000)
     counts.observe(np.full(1000, 1))
     for _ in range(5):
@@ -140,7 +140,7 @@ def test_old_values_are_forgotten() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 16), integers)
-def test_buckets_and_signs_are_of_the_value_alone(bits: int, values: list[int]) -> None:
+def test_buckets_and_signs_depend_only_on_the_value(bits: int, values: list[int]) -> None:
     width = 1 << bits
     found = hash_to_buckets(array(values), width)
     assert ((found >= 0) & (found < width)).all()
@@ -148,7 +148,7 @@ def test_buckets_and_signs_are_of_the_value_alone(bits: int, values: list[int]) 
     assert (hash_to_buckets(array(values)[::-1], width)[::-1] == found).all()
 
 
-def test_buckets_are_even_for_values_in_a_row() -> None:
+def test_consecutive_values_are_spread_evenly_over_buckets() -> None:
     counts = np.bincount(hash_to_buckets(np.arange(64_000), 64), minlength=64)
     assert counts.min() > 800 and counts.max() < 1200
     assert abs(hash_to_signs(np.arange(64_000)).mean()) < 0.02
