@@ -74,7 +74,7 @@ def _count_results(plan: BudgetedPlan, streams: Mapping[str, pa.Table], memory: 
     for batch in range(BATCHES):
         arrivals = {text.name: each[batch] for text, each in zip(program.leaves, arriving, strict=True)}
         shard = ShardBatch(engine, program, PolicyChoice(), 0, state, batch + 1)
-        found += sum(rows.num_rows for rows in shard.results(arrivals))
+        found += sum(rows.num_rows for rows in shard.run(arrivals))
         state = shard.state()
     return found
 

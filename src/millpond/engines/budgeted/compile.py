@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from millpond.engines.budgeted.plan import Band, BudgetedPlan, BudgetedTerm, JoinTree, Leaf, Level, is_whole
+from millpond.engines.budgeted.plan import Band, BudgetedPlan, BudgetedTerm, JoinTree, Leaf, Level, is_integer
 from millpond.engines.budgeted.program import (
     ONE,
     BudgetedProgram,
@@ -209,14 +209,14 @@ class _SelectCompiler:
             kind,
             condition,
             level.exact,
-            self._is_whole(level),
+            self._has_integer_keys(level),
             level.window is not None,
             *limits,
         )
 
-    def _is_whole(self, level: Level) -> bool:
+    def _has_integer_keys(self, level: Level) -> bool:
         pairs = level.equal if level.band is None else ((level.band.left, level.band.right),)
-        return all(is_whole(self.plan.select.type_of(ref)) for pair in pairs for ref in pair)
+        return all(is_integer(self.plan.select.type_of(ref)) for pair in pairs for ref in pair)
 
     def _result_columns(self) -> frozenset[Ref]:
         """The columns that the select list, GROUP BY and HAVING need."""
@@ -228,7 +228,7 @@ class _SelectCompiler:
         """The kind of the join key, its SQL text on either side, and the limits of the band or window."""
         limits = _limits(level.window or level.band)
         type_of = self.plan.select.type_of
-        if len(level.equal) == 1 and all(is_whole(type_of(ref)) for ref in level.equal[0]):
+        if len(level.equal) == 1 and all(is_integer(type_of(ref)) for ref in level.equal[0]):
             left, right = (_number(self.plain(ref), type_of(ref), "BIGINT") for ref in level.equal[0])
             return JoinKeyKind.NUMBER, (left, right), limits
         if level.equal:
@@ -336,16 +336,16 @@ class _GroupCompiler:
         stand_in: dict[Expr, Ref] = {a: Ref("", f"a{i}") for i, a in enumerate(self._aggregates)}
         stand_in |= {ref: Ref("", f"g{i}") for i, ref in enumerate(self._keys)}
 
-        def spelled(ref: Ref) -> str:
+        def name(ref: Ref) -> str:
             if ref.column.startswith("g"):
                 return ref.column
             return _final_value(int(ref.column[1:]), self._aggregates[int(ref.column[1:])])
 
         items = []
         for i, item in enumerate(self._select.items):
-            text = expression_sql(substitute(item.expression, stand_in), spelled, Dialect.DUCKDB)
+            text = expression_sql(substitute(item.expression, stand_in), name, Dialect.DUCKDB)
             items.append(f"{text if self._types is None else f'CAST({text} AS {self._types[i]})'} AS o{i}")
-        having = condition_sql(substitute(self._select.having, stand_in), spelled, Dialect.DUCKDB)
+        having = condition_sql(substitute(self._select.having, stand_in), name, Dialect.DUCKDB)
         keys = "".join(f"g{i}, " for i in range(len(self._keys)))
         return f"SELECT {keys}{', '.join(items)} FROM groups WHERE {having}"
 

@@ -121,7 +121,7 @@ class ShardBatch:
 
     # --- a batch -----------------------------------------------------------------------------------
 
-    def results(self, arrivals: Mapping[str, Arrivals]) -> Iterator[pa.Table]:
+    def run(self, arrivals: Mapping[str, Arrivals]) -> Iterator[pa.Table]:
         """Run the batch.  Result tables have the columns ``o0 …``, ``w`` (the weight) and ``retracted``."""
         self._arrived = sum(each.count for each in arrivals.values())
         levels = iter(self._levels)
@@ -225,7 +225,7 @@ class ShardBatch:
         """The tables of the state, by name."""
         known: dict[str, bytes] = {SHARD_BUDGETS: self._budgets.state()}
         for join in (join for levels in self._levels for join in levels):
-            known |= join.learned()
+            known |= join.statistics()
         known |= {name: held.filter.state() for name, held in self._held.items()}
         columns = {"name": list(known), "data": list(known.values())}
         return {**self._tables, LEARNED: pa.table(columns, schema=_LEARNED_SCHEMA)}

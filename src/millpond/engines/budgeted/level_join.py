@@ -253,8 +253,8 @@ class LevelJoin:
 
     # --- statistics that are part of the state -------------------------------------------------------
 
-    def learned(self) -> dict[str, bytes]:
-        """What the join learned over all batches, by name."""
+    def statistics(self) -> dict[str, bytes]:
+        """The statistics over all batches, by name, for the state."""
         name = self.level.left.name
         missed = [self.missed.value, self.missed.variance]
         counts = {"clock": self._clock, "counts": self._counts, "shed": self._shed_counts, "missed": missed}

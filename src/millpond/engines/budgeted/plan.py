@@ -306,7 +306,8 @@ def is_number(type_: SqlType) -> bool:
     return type_.family in (Family.NUMBER, Family.DATE) or type_.domain is Domain.TIME
 
 
-def is_whole(type_: SqlType) -> bool:
+def is_integer(type_: SqlType) -> bool:
+    """Whether values of the type are integers, or dates and timestamps that count as integers."""
     return is_number(type_) and type_.step == 1
 
 

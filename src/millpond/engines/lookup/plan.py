@@ -69,7 +69,7 @@ def plan_lookups(
     tables = find_lookup_tables(query)
     if not tables:
         return LookupPlan()
-    selects = plan_selects(query)  # before any database is asked
+    selects = plan_selects(query)  # refuses a query before it connects to a database
     found = {table.name: find_table(read_declaration(table, memory, policy, folder)) for table in tables}
     return LookupPlan(selects, found)
 

@@ -90,14 +90,14 @@ class RowCache:
     def look_up(self, columns: Sequence[pa.Array]) -> LookupAnswer:
         """Looks up keys, which are given as one array without NULL for each column of the key."""
         codes, values = self._number_keys(columns)
-        asked, places = np.unique(codes, return_index=True)
+        distinct, places = np.unique(codes, return_index=True)
         now = self._clock()
-        fresh = self._kept[asked]
-        stale = np.zeros(len(asked), np.bool_)
+        fresh = self._kept[distinct]
+        stale = np.zeros(len(distinct), np.bool_)
         if self._ttl is not None:
-            stale = fresh & (self._fetched[asked] < now - self._ttl)
+            stale = fresh & (self._fetched[distinct] < now - self._ttl)
             fresh = fresh & ~stale
-        missing, at = asked[~fresh], places[~fresh]
+        missing, at = distinct[~fresh], places[~fresh]
         if len(missing):
             self._fetch(missing, [column.take(pa.array(at)) for column in columns], now)
         hits = self._keys.refer(codes, values, np.maximum(self._count, 1))

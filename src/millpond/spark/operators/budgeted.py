@@ -129,7 +129,7 @@ class SheddingProcessor(ShardProcessor):
             tables, batch = decode_tables(data[MissedTotals.SIZE :], schemas, program.fingerprint)
         work = ShardBatch(db, program, self.choice, shard, tables, batch + 1)
         arrivals, samples = self._unpack(payloads)
-        for rows in work.results(arrivals):
+        for rows in work.run(arrivals):
             yield from result_rows(db, rows, batch + 1)
         work.rebalance(samples)
         totals, missed, variance = totals.add(work.missed)
