@@ -143,12 +143,12 @@ def test_a_database_that_fails_ends_the_run_and_loses_no_row(
 @pytest.mark.parametrize(
     ("query", "more", "pattern"),
     [
-        (JOIN, "memory '0'", "R: 0 rows cannot be kept"),
-        (JOIN, "policy 'lru'", "R does not say how many .* or give --memory N"),
-        ("SELECT A FROM S, R WHERE A < K", "memory '9'", "no equality joins it with the stream; add one"),
-        ("SELECT A FROM S, R WHERE K = 5", "memory '9'", "no equality joins it with the stream; add one"),
-        ("SELECT DISTINCT LABEL FROM S, R WHERE A = K", "memory '9'", "the query has DISTINCT; ask for"),
-        ("SELECT COUNT(*) FROM S, R WHERE A = K", "memory '9'", "the query has an aggregate; ask for"),
+        (JOIN, "memory '0'", "R: cannot cache 0 rows"),
+        (JOIN, "policy 'lru'", "R: the number of rows to cache is missing.* or give --memory N"),
+        ("SELECT A FROM S, R WHERE A < K", "memory '9'", "no equality joins it with the stream; add AND"),
+        ("SELECT A FROM S, R WHERE K = 5", "memory '9'", "no equality joins it with the stream; add AND"),
+        ("SELECT DISTINCT LABEL FROM S, R WHERE A = K", "memory '9'", "the query has DISTINCT; select the"),
+        ("SELECT COUNT(*) FROM S, R WHERE A = K", "memory '9'", "the query has an aggregate; select the"),
         ("SELECT x.A FROM S x, S y, R WHERE x.A = K AND y.A = K", "memory '9'", "the query has 2 streams"),
     ],
 )
