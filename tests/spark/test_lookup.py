@@ -144,11 +144,11 @@ def test_a_database_that_fails_ends_the_run_and_loses_no_row(
     ("query", "more", "pattern"),
     [
         (JOIN, "memory '0'", "R: cannot cache 0 rows"),
-        (JOIN, "policy 'lru'", "R: the number of rows to cache is missing.* or give --memory N"),
+        (JOIN, "policy 'lru'", "R: the number of rows to cache is missing; .* or give --memory N"),
         ("SELECT A FROM S, R WHERE A < K", "memory '9'", "no equality joins it with the stream; add AND"),
         ("SELECT A FROM S, R WHERE K = 5", "memory '9'", "no equality joins it with the stream; add AND"),
-        ("SELECT DISTINCT LABEL FROM S, R WHERE A = K", "memory '9'", "the query has DISTINCT; select the"),
-        ("SELECT COUNT(*) FROM S, R WHERE A = K", "memory '9'", "the query has an aggregate; select the"),
+        ("SELECT DISTINCT LABEL FROM S, R WHERE A = K", "memory '9'", "the query has DISTINCT; select"),
+        ("SELECT COUNT(*) FROM S, R WHERE A = K", "memory '9'", "the query has an aggregate; select"),
         ("SELECT x.A FROM S x, S y, R WHERE x.A = K AND y.A = K", "memory '9'", "the query has 2 streams"),
     ],
 )
@@ -185,7 +185,7 @@ def test_memory_and_policy_from_the_command_line(folder: Folder, capsys: Capture
 
 
 def test_several_relations(spark: SparkSession, tmp_path: Path) -> None:
-    """Keys of several columns and other types, a key from another lookup, a relation read whole, a UNION."""
+    """Keys of several columns and types, a key from another lookup, a relation that is read once, a UNION."""
     rng = np.random.default_rng(3)
     s = [(int(a), int(b), str(c), int(n)) for n, (a, b, c) in enumerate(rng.integers(0, 6, (300, 3)))]
     r = [(int(a), str(b), int(c), int(d)) for a, b, c, d in rng.integers(0, 6, (25, 4))]
@@ -251,13 +251,13 @@ def test_a_name_of_both_a_view_and_a_lookup_relation_is_refused(spark: SparkSess
 
 
 def test_values_of_every_type(spark: SparkSession, tmp_path: Path) -> None:
-    """Of the stream and of the relation, there and back, with a moment for a key."""
-    moment, day = datetime(2024, 1, 2, 3, 4, 5, 6), date(2024, 2, 29)
+    """Values of the stream and of the relation keep their types; the key is a timestamp."""
+    timestamp, day = datetime(2024, 1, 2, 3, 4, 5, 6), date(2024, 2, 29)
     kinds = {
         "at": domains.TIMESTAMP, "day": domains.DATE, "price": domains.decimal(9, 2), "share": domains.DOUBLE,
         "open": domains.BOOLEAN, "name": domains.STRING, "big": domains.BIGINT,
     }  # fmt: skip
-    row = (moment.isoformat(" "), day.isoformat(), 1.25, 0.1, True, "ß", 1 << 60)
+    row = (timestamp.isoformat(" "), day.isoformat(), 1.25, 0.1, True, "ß", 1 << 60)
     url = store(tmp_path / "db", "r", kinds, [row])
     schema = "T TIMESTAMP, D DATE, P DECIMAL(5, 1), X FLOAT, N INT"
     frame = spark.sql(
@@ -272,5 +272,5 @@ def test_values_of_every_type(spark: SparkSession, tmp_path: Path) -> None:
     writer = answer.writeStream.format("memory").queryName("kinds").trigger(availableNow=True)
     writer.option("checkpointLocation", f"{tmp_path}/checkpoint").start().awaitTermination()
     [found] = spark.table("kinds").collect()
-    own = (moment, date(1999, 12, 31), Decimal("2.5"), 0.5, 7)
-    assert tuple(found) == (*own, moment, day, Decimal("1.25"), 0.1, True, "ß", 1 << 60)
+    own = (timestamp, date(1999, 12, 31), Decimal("2.5"), 0.5, 7)
+    assert tuple(found) == (*own, timestamp, day, Decimal("1.25"), 0.1, True, "ß", 1 << 60)

@@ -1,4 +1,4 @@
-"""Files of the output: what is in them, and that a crash at any moment leaves each batch there once."""
+"""The files of the output: their contents, and that each batch is there once after a crash."""
 
 from __future__ import annotations
 

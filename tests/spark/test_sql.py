@@ -21,7 +21,7 @@ View = Callable[[str, str, list[list[tuple[Any, ...]]]], None]
 
 @pytest.fixture
 def view(spark: SparkSession, tmp_path: Path) -> View:
-    """Registers a stream (and under NAME_all its rows as a static view), a micro-batch a list."""
+    """Registers a stream of micro-batches, and as NAME_all a static view of the same rows."""
 
     def register(name: str, schema: str, batches: list[list[tuple[Any, ...]]]) -> None:
         folder = str(tmp_path / name)
@@ -49,7 +49,7 @@ def run(frame: DataFrame, folder: Path) -> tuple[list[Row], list[Any]]:
 
 
 def latest(rows: list[Row], keys: int) -> Counter[tuple[Any, ...]]:
-    """Of each group the row with the highest revision."""
+    """The row with the highest revision of each group."""
     groups: dict[tuple[Any, ...], Row] = {}
     for row in sorted(rows, key=lambda r: r["_revision"]):
         groups[tuple(row[:keys])] = row

@@ -17,7 +17,7 @@ from millpond.cli import main as cli
 from tests.campaigns.time_on_spark import examine
 
 Captured = pytest.CaptureFixture[str]
-# Figure 2 of paper 2: S(A, I), T(B, J), U(C, K); the second of each row is its moment in seconds.
+# Figure 2 of paper 2: S(A, I), T(B, J), U(C, K); the second value of each row is its timestamp in seconds.
 FIGURE_2 = {"S": [(42, 0), (42, 5)], "T": [(7, 0), (2, 2), (1, 4), (3, 5)], "U": [(1, 1), (3, 3)]}
 COLUMNS = {"S": ("A", "I"), "T": ("B", "J"), "U": ("C", "K")}
 CHAIN = "SELECT A, B FROM S, T, U WHERE I > J AND J > K AND A > B AND 0 < B AND B < 5"
@@ -41,9 +41,9 @@ class Folder:
     def feed(self, stream: str, number: int, rows: Sequence[tuple[int, int | None]]) -> None:
         """A file of a stream, read in the order of the numbers."""
         (self.path / stream).mkdir(exist_ok=True)
-        value, moment = COLUMNS[stream]
+        value, timestamp = COLUMNS[stream]
         lines = [
-            json.dumps({value: v, moment: None if t is None else f"2024-01-01T00:00:{t:02}Z"})
+            json.dumps({value: v, timestamp: None if t is None else f"2024-01-01T00:00:{t:02}Z"})
             for v, t in rows
         ]
         file = self.path / stream / f"{number}.json"
@@ -84,7 +84,7 @@ def test_the_run_of_figure_2(folder: Folder) -> None:
     assert folder.rejected() == []
 
 
-def test_disorder_within_the_watermark_and_moments_cut_by_files(folder: Folder) -> None:
+def test_disorder_within_the_watermark_and_timestamps_split_over_files(folder: Folder) -> None:
     folder.ask(
         "SELECT A, B FROM S, T WHERE I >= J AND B = 1", "ST", "TBLPROPERTIES ('watermark' = '5 seconds')"
     )
@@ -97,7 +97,7 @@ def test_disorder_within_the_watermark_and_moments_cut_by_files(folder: Folder) 
     assert sum(batch["late_rows"] for batch in folder.metrics()) == 0
 
 
-def test_late_rows_and_rows_without_a_timestamp_are_told(folder: Folder) -> None:
+def test_late_rows_and_rows_without_a_timestamp_are_rejected(folder: Folder) -> None:
     folder.ask("SELECT A FROM S, T WHERE I > J AND B = 1", "ST")
     folder.feed("S", 0, [(1, 1), (2, 8), (9, None)])
     folder.feed("T", 0, [(1, 0), (1, 8)])
@@ -113,7 +113,7 @@ def test_late_rows_and_rows_without_a_timestamp_are_told(folder: Folder) -> None
     assert [sum(b[k] for b in batches) for k in ("late_rows", "malformed_rows", "input_rows")] == [1, 1, 8]
 
 
-def test_a_run_goes_on_where_the_last_one_ended(folder: Folder) -> None:
+def test_a_run_continues_where_the_last_one_ended(folder: Folder) -> None:
     folder.ask("SELECT COUNT(*) FROM S, T WHERE I > J", "ST")
     folder.feed("S", 0, [(1, 2)])
     folder.feed("T", 0, [(1, 1)])
@@ -147,24 +147,26 @@ def test_relations_are_read_at_the_start(folder: Folder, capsys: Captured) -> No
     assert "belongs to another query" in capsys.readouterr().err
 
 
-def test_views_have_the_watermark_that_they_were_given(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_view_keeps_its_watermark(spark: SparkSession, tmp_path: Path) -> None:
     for name in "ST":
-        value, moment = COLUMNS[name]
+        value, timestamp = COLUMNS[name]
         source = tmp_path / name
         source.mkdir()
         lines = [(1, 5), (2, 3), (3, 20)] if name == "S" else [(1, 4), (1, 21)]
-        records = [json.dumps({value: v, moment: f"2024-01-01T00:00:{t:02}Z"}) for v, t in lines]
+        records = [json.dumps({value: v, timestamp: f"2024-01-01T00:00:{t:02}Z"}) for v, t in lines]
         (source / "a.json").write_text("\n".join(records))
-        frame = spark.readStream.schema(f"{value} INT, {moment} TIMESTAMP").json(str(source))
-        frame.withWatermark(moment, "4 seconds").createOrReplaceTempView(name)
+        frame = spark.readStream.schema(f"{value} INT, {timestamp} TIMESTAMP").json(str(source))
+        frame.withWatermark(timestamp, "4 seconds").createOrReplaceTempView(name)
     answer = millpond.sql(spark, "SELECT A FROM S, T WHERE I > J AND B = 1")
     writer = answer.writeStream.format("memory").queryName("answer").outputMode("append")
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
     query = writer.start()
     query.awaitTermination()
     assert [row.A for row in spark.table("answer").collect()] == [1]  # moments from 16 seconds on still wait
-    told = [p.observedMetrics["millpond"]["waiting_rows"] for p in query.recentProgress if p.observedMetrics]
-    assert [waiting for waiting in told if waiting is not None] == [2]
+    reported = [
+        p.observedMetrics["millpond"]["waiting_rows"] for p in query.recentProgress if p.observedMetrics
+    ]
+    assert [waiting for waiting in reported if waiting is not None] == [2]
 
 
 @pytest.mark.campaign
@@ -178,7 +180,7 @@ def test_random_queries_with_files_out_of_order(spark: SparkSession, first: int)
         seed += 1
 
 
-def test_a_stream_joined_with_relations_alone_keeps_nothing(folder: Folder) -> None:
+def test_a_stream_joined_only_with_relations_keeps_no_state(folder: Folder) -> None:
     relation = "CREATE TABLE R (K INT, LABEL STRING) USING csv OPTIONS (path 'R', header 'true');"
     folder.ask("SELECT A, LABEL FROM S JOIN R ON A = K WHERE A > 0", "S", more=relation)
     (folder.path / "R").mkdir()

@@ -18,6 +18,7 @@ from millpond.errors import MillpondError
 from millpond.query.canonical import canonical_text
 from millpond.query.model import Query, Table
 from millpond.spark.files import Files
+from millpond.spark.sink import REJECTED_FOLDER
 
 # The format of the notes and of the state; incremented when an older checkpoint can no longer be read.
 FORMAT = 2
@@ -104,7 +105,7 @@ class Folders:
         if run is not None and owner == run:
             return
         if not self._files.names(self._output, _VISIBLE) and not self._files.names(
-            f"{self._output}/_rejected"
+            f"{self._output}/{REJECTED_FOLDER}"
         ):
             return
         if owner is None:

@@ -1,4 +1,4 @@
-"""The command line: exit codes, what is printed where, and how mistakes are told."""
+"""The command line: exit codes, what is printed where, and error messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def sql(tmp_path: Path) -> Any:
-    """Writes queries under the catalog to a file and yields its name."""
+    """Writes the catalog and queries to a file, and returns its name."""
 
     def write(*queries: str, catalog: str = CATALOG) -> str:
         path = tmp_path / "query.sql"
@@ -42,7 +42,7 @@ def sql(tmp_path: Path) -> Any:
 
 
 def one_line_of_error(capsys: Captured) -> str:
-    """What is on stderr: exactly one line, and nothing on stdout."""
+    """The one line on stderr; nothing is on stdout."""
     out, err = capsys.readouterr()
     assert out == ""
     assert err.endswith("\n") and err.count("\n") == 1, err
@@ -159,7 +159,7 @@ def test_witness_takes_the_first_unbounded_query(sql: Any, capsys: Captured) -> 
     assert {row["stream"] for row in found["universe"]} == {"T"}
 
 
-def test_witness_takes_the_query_asked_for(sql: Any, capsys: Captured) -> None:
+def test_witness_takes_the_query_that_is_chosen(sql: Any, capsys: Captured) -> None:
     file = sql("SELECT DISTINCT E FROM T;\n", BOUNDED, "SELECT DISTINCT A FROM S;\n")
     assert cli.main(["witness", file, "-n", "2", "--query", "3"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -169,20 +169,22 @@ def test_witness_takes_the_query_asked_for(sql: Any, capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize("queries", [[BOUNDED], [UNDETERMINED], [BOUNDED, UNDETERMINED]])
-def test_witness_of_what_is_not_unbounded(sql: Any, capsys: Captured, queries: list[str]) -> None:
+def test_witness_of_a_query_that_is_not_unbounded_exits_with_5(
+    sql: Any, capsys: Captured, queries: list[str]
+) -> None:
     file = sql(*queries)
     assert cli.main(["witness", file, "-n", "2"]) == 5
     assert one_line_of_error(capsys).startswith(f"millpond: {file}: ")
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "3"])
-def test_witness_of_a_query_that_is_not_there(sql: Any, capsys: Captured, number: str) -> None:
+def test_witness_refuses_a_query_number_out_of_range(sql: Any, capsys: Captured, number: str) -> None:
     assert cli.main(["witness", sql(BOUNDED, UNBOUNDED), "-n", "2", "--query", number]) == 2
     assert f"there is no query {number}: the file holds 2 queries" in one_line_of_error(capsys)
 
 
 @pytest.mark.parametrize("size", ["0", "-3"])
-def test_witness_of_no_rows(sql: Any, capsys: Captured, size: str) -> None:
+def test_witness_refuses_a_size_below_1(sql: Any, capsys: Captured, size: str) -> None:
     assert cli.main(["witness", sql(UNBOUNDED), "-n", size]) == 2
     one_line_of_error(capsys)
 
@@ -192,12 +194,12 @@ def test_witness_of_no_rows(sql: Any, capsys: Captured, size: str) -> None:
 
 @pytest.mark.parametrize("command", [["check"], ["check", "--json"], ["witness", "-n", "2"]])
 @pytest.mark.parametrize("path", BAD_FILES, ids=lambda path: path.name)
-def test_bad_file(path: Path, command: list[str], capsys: Captured) -> None:
+def test_a_bad_file_is_reported_in_one_line(path: Path, command: list[str], capsys: Captured) -> None:
     assert cli.main([*command, str(path)]) == 2
     assert one_line_of_error(capsys).startswith(f"millpond: {path}: ")
 
 
-def test_bad_files_are_there() -> None:
+def test_there_are_bad_files() -> None:
     assert len(BAD_FILES) > 50
 
 
@@ -222,21 +224,23 @@ def test_error_names_file_place_and_remedy(sql: Any, capsys: Captured) -> None:
     ],
     ids=["empty", "blank", "every-byte", "junk", "binary", "repeated-word", "parentheses", "escapes"],
 )
-def test_generated_bad_file(tmp_path: Path, capsys: Captured, content: bytes) -> None:
+def test_a_generated_bad_file_is_reported_in_one_line(
+    tmp_path: Path, capsys: Captured, content: bytes
+) -> None:
     path = tmp_path / "bad.sql"
     path.write_bytes(content)
     assert cli.main(["check", str(path)]) == 2
     assert one_line_of_error(capsys).isprintable()
 
 
-def test_missing_file_and_directory(tmp_path: Path, capsys: Captured) -> None:
+def test_a_missing_file_or_a_directory_is_bad_input(tmp_path: Path, capsys: Captured) -> None:
     for path in (tmp_path / "missing.sql", tmp_path, tmp_path / "new\nline.sql"):
         assert cli.main(["check", str(path)]) == 2
         one_line_of_error(capsys)
 
 
 def test_ten_thousand_alternatives(sql: Any, capsys: Captured) -> None:
-    """Whatever it says, it says so at once and without a traceback."""
+    """A verdict or a refusal comes quickly, and without a traceback."""
     terms = " OR ".join(f"A = {i} AND D = {i}" for i in range(10_000))
     code = cli.main(["check", sql(f"SELECT DISTINCT 1 FROM S, T WHERE {terms};\n")])
     out, err = capsys.readouterr()
@@ -260,7 +264,7 @@ def test_ten_thousand_alternatives(sql: Any, capsys: Captured) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_call(argv: list[str], capsys: Captured) -> None:
+def test_a_wrong_call_is_reported_in_one_line(argv: list[str], capsys: Captured) -> None:
     assert cli.main(argv) == 2
     one_line_of_error(capsys)
 
@@ -268,7 +272,7 @@ def test_wrong_call(argv: list[str], capsys: Captured) -> None:
 @pytest.mark.parametrize(
     "argv", [["--help"], ["check", "--help"], ["witness", "-h"], ["demo", "-h"]], ids=" ".join
 )
-def test_help(argv: list[str], capsys: Captured) -> None:
+def test_help_goes_to_stdout(argv: list[str], capsys: Captured) -> None:
     assert cli.main(argv) == 0
     out, err = capsys.readouterr()
     assert out.startswith("usage: millpond") and not err
@@ -278,7 +282,7 @@ def test_help(argv: list[str], capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize(("signal", "code"), [(KeyboardInterrupt, 130), (BrokenPipeError, 141)])
-def test_interrupted(
+def test_an_interrupted_command_prints_nothing(
     signal: type[BaseException], code: int, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(file: str) -> list[millpond.Verdict]:
@@ -291,7 +295,7 @@ def test_interrupted(
 
 
 def run(*arguments: str, code: str = "from millpond.cli.main import main_entry; main_entry()") -> Any:
-    """The command in a process of its own."""
+    """Run the command in its own process."""
     source = str(Path(millpond.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": source, "COLUMNS": "80"}
     return subprocess.run(
@@ -299,7 +303,7 @@ def run(*arguments: str, code: str = "from millpond.cli.main import main_entry; 
     )
 
 
-def test_a_reader_that_goes_away_is_no_error(sql: Any) -> None:
+def test_a_closed_pipe_is_not_an_error(sql: Any) -> None:
     code = (
         "import os, sys; from millpond.cli.main import main_entry\n"
         "reader, writer = os.pipe(); os.close(reader); os.dup2(writer, 1); main_entry()"
@@ -308,7 +312,7 @@ def test_a_reader_that_goes_away_is_no_error(sql: Any) -> None:
     assert (ended.returncode, ended.stderr) == (141, "")
 
 
-def test_check_starts_without_what_it_does_not_need(sql: Any) -> None:
+def test_check_imports_neither_spark_nor_rich_nor_duckdb(sql: Any) -> None:
     code = (
         "import sys; from millpond.cli.main import main; code = main()\n"
         "unwanted = {'pyspark', 'rich', 'duckdb', 'pandas', 'millpond.cli.tour'} & set(sys.modules)\n"
@@ -320,7 +324,9 @@ def test_check_starts_without_what_it_does_not_need(sql: Any) -> None:
     assert ended.stdout.startswith("unbounded: ")
 
 
-def test_text_that_the_terminal_cannot_show(sql: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_character_that_the_terminal_cannot_show_is_escaped(
+    sql: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii:strict")
     ended = run("check", sql("SELECT DISTINCT 'é' AS x FROM S;\n", BOUNDED))
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -357,10 +363,10 @@ BLOCK = re.compile(r"^```(sql|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_documented_sessions(
+def test_console_blocks_of_the_documentation_are_up_to_date(
     page: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files (SQL blocks that start with their name) and what the commands say about them."""
+    """Each console block of a page shows what the commands print about its SQL blocks."""
     monkeypatch.chdir(tmp_path)
     code = 0
     for language, text in BLOCK.findall(page.read_text(encoding="utf-8")):

@@ -40,12 +40,12 @@ FULL = "running  1.23M rows/s  34.5M in  1.20k out  state ███████�
         (4, "runn"),
     ],
 )  # fmt: skip
-def test_what_matters_least_goes_first(width: int, line: str) -> None:
+def test_the_least_important_parts_are_left_out_first(width: int, line: str) -> None:
     assert status_line(BUSY, width).plain == line
 
 
 @pytest.mark.parametrize("snapshot", [BUSY, CALM, Snapshot(Phase.STARTING)], ids=lambda s: s.phase.name)
-def test_the_line_fits(snapshot: Snapshot) -> None:
+def test_the_line_fits_every_width(snapshot: Snapshot) -> None:
     assert [width for width in range(1, 130) if status_line(snapshot, width).cell_len > width] == []
 
 
@@ -80,7 +80,7 @@ def test_more_entries_than_proven_are_red() -> None:
     assert "red" not in {str(span.style) for span in within.spans}
 
 
-def test_a_terminal_without_blocks_gets_ascii() -> None:
+def test_a_terminal_without_block_characters_gets_ascii() -> None:
     assert status_line(BUSY, 200, ascii_only=True).plain.isascii()
 
 
@@ -120,7 +120,7 @@ class Terminal(io.StringIO):
 
 
 def shown(stream: io.StringIO, seconds: list[float]) -> str:
-    """What a display leaves on a stream when a snapshot comes at each of the times."""
+    """What a display prints if it gets a snapshot at each of these times."""
     now = [0.0]
     with ProgressDisplay(stream, lambda: now[0]) as display:
         for number, now[0] in enumerate(seconds):

@@ -1,4 +1,4 @@
-"""Totals and lines of metrics, from what the sink counted and what Spark says."""
+"""Totals and metrics, from the counts of the sink and the progress of Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millpond.spark.sink import WrittenBatch
 
 
 def progress(rows: list[int], seconds: float, operators: list[tuple[str, int, int]] = []) -> Any:  # noqa: B006
-    """What Spark says of a batch."""
+    """The progress that Spark reports for a batch."""
     names = ("operatorName", "numRowsTotal", "memoryUsedBytes")
     return SimpleNamespace(
         timestamp="2024-01-01T00:00:00.000Z",
