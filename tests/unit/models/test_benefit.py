@@ -200,6 +200,7 @@ def test_recurrences_drift_without_fresh_scores() -> None:
     assert np.abs(naive - exact).max() > 1e3
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("caching", [False, True], ids=["joining", "caching"])
 def test_recurrences_are_right_during_a_million_steps(caching: bool) -> None:
     model = Stationary(Noise.normal(2, 9))

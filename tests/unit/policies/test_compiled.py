@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from millpond.policies.kernels.compiled import compiled
 from millpond.policies.kernels.kinds import CacheScore
@@ -35,6 +36,7 @@ def run_script(folder: Path, name: str) -> list[str]:
     return found.stdout.split()
 
 
+@pytest.mark.campaign
 def test_the_cache_survives_the_renaming_of_a_state_class(tmp_path: Path) -> None:
     assert run_script(tmp_path, "Before") == ["6", "0"]
     assert run_script(tmp_path, "Later_") == ["6", "0"]  # a stale cache is not an error

@@ -85,6 +85,7 @@ def test_a_model_is_identified_from_the_references() -> None:
     assert not ModelledCache(20, False, online=True).has_model
 
 
+@pytest.mark.campaign
 def test_auto_on_a_large_cache_is_about_as_good_as_the_better_of_lru_and_lfu() -> None:
     size = MAX_REHEARSED + 1
     keys = np.random.default_rng(4).zipf(1.1, 200_000) % 100_000
