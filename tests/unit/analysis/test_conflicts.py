@@ -29,6 +29,7 @@ def assert_holds(case: RichCase, outcome: str) -> None:
         assert (finding.outcome, finding.problems) == (outcome, ()), case.sql
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
 def test_verdict_agrees_with_witness_and_synopsis(example: VerdictExample) -> None:
     assert_holds(case_of(example.catalog, example.query), example.outcomes[0])

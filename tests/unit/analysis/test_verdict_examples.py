@@ -11,6 +11,8 @@ from tests.support.verdict_fixtures import VerdictExample, read_examples
 
 EVERY = read_examples()
 UNBOUNDED_EXAMPLES = [e for e in EVERY if e.outcomes == (UNBOUNDED,)]
+QUICK = [e for e in EVERY if e.file != "time_median_steps"]
+SLOW = [pytest.param(e, marks=pytest.mark.campaign) for e in EVERY if e.file == "time_median_steps"]
 IN_TIME = [e for e in UNBOUNDED_EXAMPLES if e.file.startswith("time_")]
 WITHOUT_TIME = [e for e in UNBOUNDED_EXAMPLES if not e.file.startswith("time_")]
 
@@ -21,7 +23,7 @@ def verdict_of(example: VerdictExample) -> Verdict:
     return verdict
 
 
-@pytest.mark.parametrize("example", EVERY, ids=str)
+@pytest.mark.parametrize("example", [*QUICK, *SLOW], ids=str)
 def test_verdict(example: VerdictExample) -> None:
     verdict = verdict_of(example)
     assert verdict.outcome in example.outcomes, verdict.explain()

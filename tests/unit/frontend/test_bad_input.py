@@ -105,6 +105,7 @@ HUGE = {
 }
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("query", HUGE.values(), ids=HUGE.keys())
 def test_time_is_bounded(query: str) -> None:
     start = time.perf_counter()

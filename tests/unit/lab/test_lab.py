@@ -37,6 +37,7 @@ def rows_of(name: str, count: int) -> list[Row]:
     return rows
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", ["fig6", "fig14", "fig15", "fig17", "fig18"])
 def test_an_experiment_gives_the_announced_number_of_rows_and_a_figure(name: str) -> None:
     planned = EXPERIMENTS[name](Settings(quick=True))
@@ -78,6 +79,7 @@ def test_every_policy_of_the_lab_has_a_style_in_figures() -> None:
     assert set(JOIN_POLICIES) | set(CACHE_POLICIES) == set(STYLES)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("policy", CACHE_POLICIES)
 def test_every_cache_policy_plays(policy: str) -> None:
     keys = REAL_MODEL.sample(np.random.default_rng(1), 600)
@@ -85,6 +87,7 @@ def test_every_cache_policy_plays(policy: str) -> None:
     assert 0 < hits <= cache_player("lfd", 40, None)(keys).sum()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("policy", JOIN_POLICIES)
 def test_every_join_policy_plays(policy: str) -> None:
     work = SYNTHETIC["TOWER"]()

@@ -87,6 +87,7 @@ def test_every_join_policy_plays(policy: str) -> None:
     assert least <= found <= join_online("opt", 4, parts, r, s)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("policy", policy_names(Use.LAB_CACHE))
 def test_every_cache_policy_plays(policy: str) -> None:
     keys = AutoRegressive(4.0, 0.6, 5.0).sample(np.random.default_rng(1), 600)
