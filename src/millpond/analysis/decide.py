@@ -34,11 +34,11 @@ from millpond.plan.needs import SelectNeeds, TimedPlan
 from millpond.plan.partial_match_bound import compute_timed_state
 from millpond.plan.state import State
 from millpond.plan.synopsis_bound import compute_exact_state
-from millpond.query.model import TRUE, Literal, Query, Ref, Select
+from millpond.query.model import TRUE, Query, Ref, Select
 from millpond.query.normalize import TooManyParts
 from millpond.query.time_order import find_time_columns, is_timed
-from millpond.query.trees import is_aggregate, item_refs, refs, walk
-from millpond.query.types import INTERVAL, Domain
+from millpond.query.trees import is_aggregate, item_refs, refs
+from millpond.query.types import Domain
 
 # The number of optional rows of the witness that is confirmed before a query is called unbounded.  It is
 # larger if a self-join, HAVING or another part of a union could hide the effect of more rows.
@@ -160,13 +160,12 @@ def _find_unsupported(query: Query) -> UndeterminedCode | None:
         plain = sum(o.table.streaming for o in select.occurrences) == 1 and not is_aggregate(select)
         if plain and not any(t.distinct for t in query.terms):
             continue  # each row is answered on its own, whatever it contains
-        if any(isinstance(n, Literal) and n.type is INTERVAL for n in walk(select.where)):
-            return UndeterminedCode.WINDOW
-        shown = item_refs(select.items) | set(select.group_by or ())
-        if any(_is_stream_timestamp(select, ref) for ref in shown):
+        results = item_refs(select.items) | set(select.group_by or ())
+        shown = {r for r in results if _is_stream_timestamp(select, r)}
+        if shown and (is_aggregate(select) or any(t.distinct for t in query.terms)):
             return UndeterminedCode.TIME_IN_RESULT
         compared = {r for r in refs(select.where) if _is_stream_timestamp(select, r)}
-        if compared - set(find_time_columns(select).values()):
+        if (shown | compared) - set(find_time_columns(select).values()):
             return UndeterminedCode.SECOND_TIMESTAMP
     return None
 

@@ -59,6 +59,8 @@ def _reason_lines(reasons: Sequence[Reason]) -> list[str]:
 
 def _bounded_headline(verdict: Verdict) -> str:
     state = verdict.state
+    if state.entries is None and state.windows:
+        return "bounded by time: its size depends on the rates of the streams"
     if state.entries is None:
         return "bounded: finite; its size depends on the data (see state_entries in the metrics)"
     if not state.entries:

@@ -19,10 +19,6 @@ _UNDETERMINED = {
     UndeterminedCode.NO_SYNOPSIS: "no condition fails, but no synopsis is known",
     UndeterminedCode.UNCONFIRMED: "memory may have to grow, but no input was found that proves it",
     UndeterminedCode.TOO_MANY_ORDERS: "its columns can be ordered in too many ways to check them all",
-    UndeterminedCode.WINDOW: (
-        "it compares timestamps at a distance, and how many rows fall within that distance is not known in "
-        "advance; it runs on a memory budget (--memory), which evicts rows that have left the window first"
-    ),
     UndeterminedCode.NO_STREAM: "it reads no stream",
     UndeterminedCode.TIME_IN_RESULT: "its result contains a timestamp, which the analysis does not support",
     UndeterminedCode.SECOND_TIMESTAMP: (

@@ -27,7 +27,6 @@ class UndeterminedCode(StrEnum):
     NO_SYNOPSIS = "no-synopsis"
     UNCONFIRMED = "unconfirmed"
     TOO_MANY_ORDERS = "too-many-orders"
-    WINDOW = "window"
     NO_STREAM = "no-stream"
     TIME_IN_RESULT = "time-in-result"
     SECOND_TIMESTAMP = "second-timestamp"

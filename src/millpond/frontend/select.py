@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from millpond.errors import Position, SqlError, SqlNameError, SqlTypeError, one_line
+from millpond.errors import SqlError, SqlNameError, SqlTypeError, one_line
 from millpond.frontend.conditions import conjunction, read_group_condition, read_row_condition
 from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.expressions import Reader, bind, bind_star_column, has_aggregate, strip_parentheses
@@ -16,8 +16,7 @@ from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
 from millpond.frontend.scope import Scope, find_table, read_name, read_table_name
 from millpond.frontend.statement import Statement
 from millpond.query.model import TRUE, Condition, Item, Literal, Occurrence, Query, Ref, Select, Table, Term
-from millpond.query.trees import refs
-from millpond.query.types import TIMESTAMP, SqlType
+from millpond.query.types import SqlType
 
 MAX_SELECTS = 100
 MAX_ITEMS = 10_000
@@ -116,27 +115,7 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
     having = _read_having(reader, node.args.get("having"), items)
     text, place = statement.slice(node), statement.at(node)
     select = Select(occurrences, _name_items(items, bound), where, group_by, having, text, place)
-    _refuse_timestamps(statement, select, items)
     return _TypedSelect(select, tuple(each.type for each in bound))
-
-
-def _refuse_timestamps(statement: Statement, select: Select, items: Sequence[_SelectItem]) -> None:
-    """Refuse timestamps in the result of a join of streams; paper 2 defines such joins without them."""
-    if sum(o.table.streaming for o in select.occurrences) < 2:
-        return
-    places: list[tuple[Position | None, frozenset[Ref]]] = [
-        (statement.at(i.node), refs(s.expression)) for i, s in zip(items, select.items, strict=True)
-    ]
-    places += [(select.position, frozenset({ref})) for ref in select.group_by or ()]
-    places.append((select.position, refs(select.having)))
-    for place, mentioned in places:
-        for ref in sorted(mentioned, key=str):
-            table = select.occurrence(ref.occurrence).table
-            if table.streaming and table.column(ref.column).type is TIMESTAMP:
-                message = (
-                    f"the timestamp {one_line(str(ref))} in the result of a join of streams is not supported"
-                )
-                raise SqlTypeError(message, place)
 
 
 # --- FROM and WHERE ----------------------------------------------------------------------------------

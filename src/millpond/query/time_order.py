@@ -1,22 +1,23 @@
 """The order in time that a part implies for its streams: which come before which, which at the same time.
 
 Rows of all streams arrive in the order of their timestamps, so a row that must be earlier has arrived when
-the later one does.  Occurrences with equal timestamps form a *time group*.  The relations form one too, which
-is complete from the start.
+the later one does.  Occurrences whose timestamps are equal, or never further apart than a window, form a
+*time group*.  The relations form one too, which is complete from the start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, permutations
 
 from millpond.query.closure import Closure
 from millpond.query.model import Ref, Select
 from millpond.query.parts import Part
 
-# The aliases of occurrences with equal timestamps.
+# The aliases of occurrences with equal timestamps, or within a window of each other.
 TimeGroup = tuple[str, ...]
 
 
@@ -80,12 +81,29 @@ class TimeOrder:
             mine = self.time_columns.get(alias)
             for group in groups:
                 other = self.time_columns.get(group[0])
-                if mine is not None and other is not None and self._closure.has_fixed_difference(mine, other):
+                if mine is not None and other is not None and self._share_a_window(mine, other):
                     group.append(alias)
                     break
             else:
                 groups.append([alias])
         return tuple(tuple(group) for group in groups)
+
+    def _share_a_window(self, one: Ref, other: Ref) -> bool:
+        """The two timestamps are equal, or their distance is bounded in both directions."""
+        if self._closure.has_fixed_difference(one, other):
+            return True
+        return self._lag(one, other) is not None and self._lag(other, one) is not None
+
+    def _lag(self, one: Ref, other: Ref) -> tuple[Fraction, bool] | None:
+        """The bound of ``one - other`` and whether it is strict; None without one.
+
+        Two timestamps that are only compared with constants are not bounded by each other.
+        """
+        bound = self._closure.bound(one, other)
+        if bound is None or bound[0] <= 0:
+            return bound
+        i, j = self._closure.index[one], self._closure.index[other]
+        return None if self._closure.by_constants[i, j] else bound
 
     @cached_property
     def group_numbers(self) -> dict[str, int]:
@@ -97,7 +115,7 @@ class TimeOrder:
         return self.groups[self.group_numbers[alias]]
 
     def is_not_after(self, earlier: TimeGroup, later: TimeGroup) -> bool:
-        """``earlier.ts <= later.ts`` in every match."""
+        """``earlier`` comes before ``later`` or, with windows, at most a fixed time after it."""
         return self._bound(earlier, later) is not None
 
     def is_before(self, earlier: TimeGroup, later: TimeGroup) -> bool:
@@ -123,10 +141,33 @@ class TimeOrder:
         x, y = self.time_columns.get(a[0]), self.time_columns.get(b[0])
         if x is None or y is None or a == b:
             return None
-        bound = self._closure.bound(x, y)
-        if bound is None or bound[0] > 0:
+        bound = self._lag(x, y)
+        if bound is None:
             return None
-        return 0, bound[0] < 0 or bound[1]
+        return 0, bound[0] < 0 or (bound[0] == 0 and bound[1])
+
+    # --- windows -------------------------------------------------------------------------------------------
+
+    def max_lag(self, alias: str, behind: str) -> int | None:
+        """By how many microseconds a row can be later than the row of ``behind`` that it matches at most.
+
+        A negative number if it must be earlier, None if it can be any time later.
+        """
+        if alias not in self.time_columns or behind not in self.time_columns:
+            return None
+        bound = self._lag(self.time_columns[alias], self.time_columns[behind])
+        return None if bound is None else int(bound[0] - bound[1])
+
+    @cached_property
+    def horizon(self) -> int:
+        """The longest distance, in microseconds, at which conditions compare timestamps; 0 without windows.
+
+        For rows further apart than that, conditions on timestamps hold if their groups are in order.
+        """
+        pairs = permutations(self.time_columns, 2)
+        lags = [abs(lag) for pair in pairs if (lag := self.max_lag(*pair)) is not None]
+        longest = max(lags, default=0)
+        return longest if longest > 1 else 0  # one microsecond is the distance of ``<``
 
     def is_finite(self, group: TimeGroup) -> bool:
         """The group has finitely many rows."""
@@ -164,8 +205,8 @@ class TimeOrder:
         )
 
     def can_come_together(self, members: Collection[TimeGroup]) -> bool:
-        """Rows of all ``members`` can arrive at the same timestamp."""
-        return not any(self.is_never_together(a, b) for a, b in combinations(members, 2))
+        """Rows of all ``members`` can arrive at the same timestamp or, with windows, within the horizon."""
+        return self.horizon > 0 or not any(self.is_never_together(a, b) for a, b in combinations(members, 2))
 
     def can_come_after(self, members: Collection[TimeGroup], earlier: Collection[TimeGroup]) -> bool:
         """Rows of ``members`` can arrive, at one timestamp, after those of ``earlier``."""

@@ -233,6 +233,23 @@ class _Schedule:
             levels[group] = 1 + max(before, default=-1)
         return levels
 
+    @cached_property
+    def offsets(self) -> dict[str, int]:
+        """By how many microseconds each row of a time group comes after the first: within all windows."""
+        offsets: dict[str, int] = {}
+        for group in self.order.endless:
+            # Shortest distances to one node of a constraint graph satisfy all its difference bounds.
+            lags = {alias: self.order.max_lag(alias, group[0]) or 0 for alias in group}
+            lags[group[0]] = 0
+            offsets |= {alias: lag - min(lags.values()) for alias, lag in lags.items()}
+        return offsets
+
+    @cached_property
+    def pause(self) -> Fraction:
+        """The time between two steps: so long that rows of different steps share no window."""
+        longest = self.order.horizon + max(self.offsets.values(), default=0)
+        return (2 * longest // _SECOND + 1) * _SECOND
+
     def _must_differ(self, one: TimeGroup, other: TimeGroup) -> bool:
         return not self.meeting and self.order.is_never_together(one, other)
 
@@ -277,6 +294,7 @@ class _TimestampSequence:
         for row in rows:
             level = levels[self._schedule.group(row.occurrence)]
             step = level * width + assignments[id(row.assignment)]
-            out.append(replace(row, timestamp=self.now + step * _SECOND))
-        self.now += (max(levels.values(), default=0) + 1) * max(width, 1) * _SECOND
+            timestamp = self.now + step * self._schedule.pause + self._schedule.offsets[row.occurrence]
+            out.append(replace(row, timestamp=timestamp))
+        self.now += (max(levels.values(), default=0) + 1) * max(width, 1) * self._schedule.pause
         return out

@@ -15,6 +15,7 @@ from millpond.query.closure import Closure
 from millpond.query.evaluate import compile_expression
 from millpond.query.model import Ref
 from millpond.query.trees import sorted_refs
+from millpond.query.types import Domain
 
 Assignment = dict[Ref, Fraction]
 # Maps a round to its window; must not decrease.
@@ -55,10 +56,10 @@ class ValueLayout:
         self._top = regions.can_grow.shape[0] - 1
         steps = [n.type.step for n in self._closure.nodes if n.type.step] or [Fraction(1)]
         self._step = max(steps)
-        reach = sum(
-            (abs(e.difference.bound) for e in regions.part.edges if e.difference.left and e.difference.right),
-            start=Fraction(0),
-        )
+        times = {n.ref for n in self._closure.nodes if n.type.domain is Domain.TIME}  # see times.py
+        differences = [e.difference for e in regions.part.edges if e.difference.left and e.difference.right]
+        values = [d for d in differences if d.left not in times]
+        reach = sum((abs(d.bound) for d in values), start=Fraction(0))
         self._stride = _ceil(2 * reach + 2 * (len(self._closure.nodes) + 2) * self._step, self._step)
         self._anchor_values = solve_anchors(regions)
         self._fixed = self._anchor_values
@@ -185,7 +186,7 @@ class ValueLayout:
         return offset
 
     def _collides(self, ref: Ref, offset: Fraction, placed: Assignment) -> bool:
-        """A propose_disequality_probes forbids the offset."""
+        """A disequality forbids the offset."""
         for d in self._regions.part.apart:
             if (d.left == ref and d.right in placed and offset - placed[d.right] == d.value) or (
                 d.right == ref and d.left in placed and placed[d.left] - offset == d.value

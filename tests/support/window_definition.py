@@ -1,0 +1,135 @@
+"""A second checker for windows that is the definition: the quotient query, judged as a query in time.
+
+Streams within a window of each other (both differences of their timestamps are bounded) are one stream, and a
+stream that comes at most so much after another comes before it.  What shows timestamps, or groups by
+them, is judged by the last class alone.  Written apart from the product's checker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+
+from tests.support import time_definition
+from tests.support.definition import BOUNDED, UNBOUNDED, UNKNOWN
+from tests.support.generate import Atom, Column
+from tests.support.time_generate import TimeAtom, TimeCase, time_case_from
+from tests.support.window_generate import WindowCase
+
+SECOND = 1_000_000
+
+
+def decide(case: WindowCase) -> str:
+    """Whether the query is computable in bounded memory, by definition."""
+    distances = time_distances(case)
+    if distances is None or time_definition.time_query(quotient(case, distances, case.projection)) is None:
+        return BOUNDED
+    last = last_class(case, distances)
+    if any(alias not in last for alias in case.shown):
+        return UNBOUNDED  # a timestamp of a class that is not last
+    if case.aggregate is not None and case.shown:
+        return _decide_groups(case, distances, last)
+    if case.distinct and case.shown:
+        columns = [c for c in case.projection if c[0] not in last]
+        return time_definition.decide(quotient(case, distances, columns))
+    return time_definition.decide(quotient(case, distances, case.projection, aggregated=True))
+
+
+def _decide_groups(case: WindowCase, distances: Mapping[tuple[str, str], float], last: frozenset[str]) -> str:
+    """Groups that close with a timestamp of the last class."""
+    assert case.aggregate is not None
+    function, unique, argument = case.aggregate
+    groups = [c for c in case.projection if c[0] not in last]
+    inside = argument is None or argument[0] in last
+    if unique or function in ("MIN", "MAX"):
+        plain = quotient(
+            case, distances, groups if inside else [*groups, argument or ("", "")], distinct=True
+        )
+        verdict = time_definition.decide(plain)
+        if inside or unique or verdict == BOUNDED:
+            return verdict
+        assert argument is not None
+        if time_definition.decide(quotient(case, distances, groups, distinct=True)) == UNBOUNDED:
+            return UNBOUNDED
+        return time_definition.decide(_asked(case, distances, groups, argument, function == "MAX", min(last)))
+    if function == "MEDIAN" and not inside:
+        assert argument is not None
+        groups = [*groups, argument]
+    verdict = time_definition.decide(quotient(case, distances, groups))
+    if verdict == UNBOUNDED and function in ("AVG", "MEDIAN"):
+        return UNKNOWN  # what is repeated equally often need not be counted
+    return verdict
+
+
+def _asked(
+    case: WindowCase,
+    distances: Mapping[tuple[str, str], float],
+    groups: list[Column],
+    argument: Column,
+    largest: bool,
+    home: str,
+) -> TimeCase:
+    """Is there a result beyond x?  The last class asks, with a column of its own."""
+    question = (home, "Z")
+    atom: Atom = (question, "<", argument) if largest else (question, ">", argument)
+    return quotient(case, distances, groups, distinct=True, question=question, more=(atom,))
+
+
+def time_distances(case: WindowCase) -> dict[tuple[str, str], float] | None:
+    """The closure of the differences between timestamps, None where they contradict each other."""
+    names = list(case.occurrences)
+    d = {(a, b): 0.0 if a == b else inf for a in names for b in names}
+    for alias, operator, other, seconds in case.windows:
+        if operator in ("<", "<=", "="):
+            d[alias, other] = min(d[alias, other], seconds * SECOND - (operator == "<"))
+        if operator in (">", ">=", "="):
+            d[other, alias] = min(d[other, alias], -seconds * SECOND - (operator == ">"))
+    for k in names:
+        for i in names:
+            for j in names:
+                d[i, j] = min(d[i, j], d[i, k] + d[k, j])
+    return None if any(d[a, a] < 0 for a in names) else d
+
+
+def last_class(case: WindowCase, distances: Mapping[tuple[str, str], float]) -> frozenset[str]:
+    """The streams that no other comes more than so much after; empty if there is no such class."""
+    names = list(case.occurrences)
+    return frozenset(m for m in names if all(distances[o, m] < inf for o in names))
+
+
+def quotient(
+    case: WindowCase,
+    distances: Mapping[tuple[str, str], float],
+    projection: list[Column] | tuple[Column, ...],
+    *,
+    aggregated: bool = False,
+    distinct: bool | None = None,
+    question: Column | None = None,
+    more: tuple[Atom, ...] = (),
+) -> TimeCase:
+    """The query without windows: one timestamp a class, and ``<`` where one class comes before another."""
+    atoms: list[TimeAtom] = []
+    names = list(case.occurrences)
+    for i, a in enumerate(names):
+        for b in names[i + 1 :]:
+            before, after = distances[a, b] < inf, distances[b, a] < inf
+            if before and after:
+                atoms.append((a, "=", b))
+            elif before or after:
+                atoms.append((a, "<", b) if before else (b, "<", a))
+    streams = {name: tuple(columns) for name, columns in case.streams.items()}
+    if question is not None:
+        home = case.occurrences[question[0]]
+        streams[home] = (*streams[home], question[1])
+    use = case.aggregate if aggregated else None
+    return time_case_from(
+        streams,
+        [*case.atoms, *more],
+        atoms,
+        [] if use else list(projection),
+        times=case.times,
+        occurrences=case.occurrences,
+        distinct=(case.distinct if distinct is None else distinct) and not use,
+        aggregate=use,
+        group_by=list(projection) if use else (),
+    )
