@@ -113,6 +113,27 @@ def test_late_rows_and_rows_without_a_timestamp_are_rejected(folder: Folder) -> 
     assert [sum(b[k] for b in batches) for k in ("late_rows", "malformed_rows", "input_rows")] == [1, 1, 8]
 
 
+def test_an_interval_join_keeps_the_rows_of_its_window(folder: Folder) -> None:
+    """Out-of-order files: every match within the window once, with its timestamps; older rows are dropped."""
+    folder.ask(
+        "SELECT A, B, I, J FROM S, T WHERE A = B AND J BETWEEN I AND I + INTERVAL 3 SECONDS",
+        ["S", "T"],
+        "TBLPROPERTIES ('watermark' = '5 seconds')",
+    )
+    folder.feed("S", 1, [(1, 4), (2, 2), (1, 0)])
+    folder.feed("T", 1, [(2, 5), (1, 3)])
+    folder.feed("S", 2, [(1, 6), (2, 8)])
+    folder.feed("T", 2, [(1, 7), (1, 6), (2, 4)])
+    folder.feed("S", 3, [(3, 50)])
+    folder.feed("T", 3, [(3, 52), (3, 54), (1, 51)])
+    assert folder.run() == 0
+    seconds = [(a, int(i[17:19]), int(j[17:19])) for a, _, i, j in folder.rows().elements()]
+    assert Counter(seconds) == Counter(
+        [(2, 2, 5), (2, 2, 4), (1, 0, 3), (1, 4, 7), (1, 4, 6), (1, 6, 7), (1, 6, 6), (3, 50, 52)]
+    )
+    assert folder.metrics()[-1]["state_entries"] <= 1
+
+
 def test_a_run_continues_where_the_last_one_ended(folder: Folder) -> None:
     folder.ask("SELECT COUNT(*) FROM S, T WHERE I > J", "ST")
     folder.feed("S", 0, [(1, 2)])

@@ -144,6 +144,26 @@ class TimedNeed:
     def aliases(self) -> tuple[str, ...]:
         return tuple(a for a in self.need.scope if a != THRESHOLD)
 
+    # --- windows -------------------------------------------------------------------------------------------
+
+    def retention(self, alias: str) -> int | None:
+        """For how many microseconds rows of a stream can match later rows within a window; None without one.
+
+        Streams that share no window with it can be within the horizon of each other, one after the next.
+        """
+        if not self.order.horizon:
+            return None
+        longest = self.order.horizon * (len(self.aliases) - 1)
+        lags = [self.order.max_lag(other, alias) for other in self.aliases if other != alias]
+        return max([longest if lag is None else lag for lag in lags] + [0])
+
+    @cached_property
+    def lookback(self) -> int:
+        """For how many microseconds rows are joined with partial matches as of then; 0 without windows."""
+        if not self.order.horizon:
+            return 0
+        return self.order.horizon + max(self.retention(alias) or 0 for alias in self.aliases)
+
     # --- sets ------------------------------------------------------------------------------------------
 
     @cached_property

@@ -13,7 +13,7 @@ import pyarrow as pa
 from millpond.engines.timed.inputs import compile_input, find_used_columns
 from millpond.engines.timed.partial_match_sql import PartialMatchSql
 from millpond.engines.timed.program import NeedProgram, PartialMatchProgram, TimeColumn, TimedProgram
-from millpond.engines.timed.tables import input_table, result_table
+from millpond.engines.timed.tables import all_rows, input_table, recent_rows, result_table
 from millpond.engines.timed.value_sql import from_number, to_micros
 from millpond.plan.needs import THRESHOLD, Measure, Need, SelectNeeds, TimedPlan, find_separate_needs
 from millpond.plan.partial_matches import PartialMatchPlan, TimedNeed
@@ -395,6 +395,7 @@ def _compile_set(sql: PartialMatchSql, plan: PartialMatchPlan, is_joined: bool) 
         is_stored=match_set.groups != (order.relations,),
         is_joined=is_joined,
         expires=_find_expiry(sql.timed.part, order, match_set.groups, sql.zone),
+        lookback=sql.timed.lookback,
     )
 
 
@@ -417,10 +418,16 @@ def _state_schemas(needs: Sequence[NeedProgram]) -> Iterator[tuple[str, pa.Schem
     """The schemas of the tables in the state store: the programs are executed on empty inputs."""
     db = DuckDb()
     for need in needs:
-        with db.register({each.name: each.schema.empty_table() for each in need.inputs}):
+        tables = {}
+        for each in need.inputs:
+            tables[each.name] = each.schema.empty_table()
+            if each.retention is not None:
+                yield each.name, each.schema
+                tables |= {name: tables[each.name] for name in (recent_rows(each.name), all_rows(each.name))}
+        with db.register(tables):
             for step in need.sets:
                 db.create_table(step.tables.new, step.matches)
-                columns = ", ".join([*step.key, *step.counts]) or "1 AS one"
+                columns = ", ".join(step.state_columns) or "1 AS one"
                 yield step.tables.state, db.query(f"SELECT {columns} FROM {step.tables.new}", {}).schema
                 _create_empty_timeline(db, step)
             if need.merge is not None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.engines.timed.pareto_fronts import ALWAYS, NEVER, Ints, build_front_history
 from millpond.engines.timed.program import NeedProgram, PartialMatchProgram, TimedProgram
+from millpond.engines.timed.tables import all_rows, recent_rows
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.terms import TermSql, Version
 
@@ -51,12 +53,14 @@ def advance(
     after: Tables = {}
     added: Tables = {}
     for need in program.needs:
-        with db.register(_input_tables(need, inputs)):
+        tables = _input_tables(need, state, inputs)
+        after |= _keep_recent_rows(need, tables, now)
+        with db.register(tables):
             *partial, complete = need.sets
             for step in partial:
                 empty = program.state_schemas[step.tables.state].empty_table()
                 db.create_table(step.tables.new, step.matches)
-                table = _update_matches(db, step, state.get(step.tables.state, empty))
+                table = _update_matches(db, step, state.get(step.tables.state, empty), now)
                 expired = step.expires is not None and now > step.expires
                 if step.is_stored and not expired:
                     after[step.tables.state] = table
@@ -72,26 +76,48 @@ def advance(
     return BatchChange({name: table for name, table in after.items() if table.num_rows}, added)
 
 
-def _input_tables(need: NeedProgram, inputs: Mapping[str, pa.Table]) -> Tables:
+def _input_tables(need: NeedProgram, state: Mapping[str, pa.Table], inputs: Mapping[str, pa.Table]) -> Tables:
+    """The rows of each input: new ones and, with windows, those of earlier micro-batches."""
     tables = {}
     for each in need.inputs:
         relation = each.relation
-        tables[each.name] = (
-            relation if relation is not None else inputs.get(each.name, each.schema.empty_table())
-        )
+        new = relation if relation is not None else inputs.get(each.name, each.schema.empty_table())
+        tables[each.name] = new
+        if each.retention is not None:
+            recent = state.get(each.name, each.schema.empty_table())
+            tables[recent_rows(each.name)] = recent
+            tables[all_rows(each.name)] = pa.concat_tables([recent, new])
     return tables
 
 
-def _update_matches(db: DuckDb, step: PartialMatchProgram, state: pa.Table) -> pa.Table:
+def _keep_recent_rows(need: NeedProgram, tables: Tables, now: int) -> Tables:
+    """The rows that rows from ``now`` on can match within a window."""
+    kept = {}
+    for each in need.inputs:
+        if each.retention is not None:
+            rows = tables[all_rows(each.name)]
+            kept[each.name] = rows.filter(pc.greater_equal(rows.column("t"), now - each.retention))
+    return kept
+
+
+def _update_matches(db: DuckDb, step: PartialMatchProgram, state: pa.Table, now: int) -> pa.Table:
     """The partial matches to keep; creates the tables that larger sets join."""
     columns = _after_comma([*step.key, *step.counts])
+    time = "t" if step.lookback else f"CAST({ALWAYS} AS BIGINT) AS t"
     with db.register({"state": state}):
         db.create_table(
             step.tables.all,
-            f"SELECT CAST({ALWAYS} AS BIGINT) AS t{columns} FROM state "
-            f"UNION ALL SELECT t{columns} FROM {step.tables.new}",
+            f"SELECT {time}{columns} FROM state UNION ALL SELECT t{columns} FROM {step.tables.new}",
         )
-    return _update_counts(db, step) if step.counts else _update_fronts(db, step)
+    cutoff = now - step.lookback if step.lookback else None
+    return _update_counts(db, step, cutoff) if step.counts else _update_fronts(db, step, cutoff)
+
+
+def _kept_time(cutoff: int | None) -> list[str]:
+    """The timestamp to keep with a match: its own, or none if it arose before the cutoff."""
+    if cutoff is None:
+        return []
+    return [f"CASE WHEN t < {cutoff} THEN CAST({ALWAYS} AS BIGINT) ELSE t END"]
 
 
 def _after_comma(columns: list[str] | tuple[str, ...]) -> str:
@@ -105,7 +131,7 @@ def _group_number(columns: tuple[str, ...]) -> str:
 # --- counted matches -----------------------------------------------------------------------------------
 
 
-def _update_counts(db: DuckDb, step: PartialMatchProgram) -> pa.Table:
+def _update_counts(db: DuckDb, step: PartialMatchProgram, cutoff: int | None) -> pa.Table:
     """Equal matches are one row; their number over time is a series."""
     tables = step.tables
     if step.is_joined:
@@ -115,21 +141,25 @@ def _update_counts(db: DuckDb, step: PartialMatchProgram) -> pa.Table:
         db.create_table(tables.timeline, f"SELECT series, t{keys}, {running} FROM ({numbered})")
         db.create_table(tables.series, f"SELECT DISTINCT series{keys} FROM {tables.timeline}")
     sums = ", ".join(f"sum({c}) AS {c}" for c in step.counts)
-    group = f" GROUP BY {', '.join(step.key)}" if step.key else " HAVING count(*) > 0"
-    return db.query(f"SELECT {', '.join([*step.key, sums])} FROM {tables.all}{group}", {})
+    times = _kept_time(cutoff)
+    grouped = ", ".join([*times, *step.key])
+    group = f" GROUP BY {grouped}" if grouped else " HAVING count(*) > 0"
+    selected = ", ".join([*(f"{time} AS t" for time in times), *step.key, sums])
+    return db.query(f"SELECT {selected} FROM {tables.all}{group}", {})
 
 
 # --- Pareto fronts -------------------------------------------------------------------------------------
 
 
-def _update_fronts(db: DuckDb, step: PartialMatchProgram) -> pa.Table:
-    """The matches on the fronts at the end of the micro-batch."""
+def _update_fronts(db: DuckDb, step: PartialMatchProgram, cutoff: int | None) -> pa.Table:
+    """The matches on the fronts at the end of the micro-batch, or at any time since the cutoff."""
     tables = step.tables
     _create_history(db, step)
     if step.is_joined:
         _create_timeline(db, step)
-    columns = ", ".join(step.key) or "1 AS one"
-    return db.query(f"SELECT {columns} FROM {tables.history} WHERE until = {NEVER}", {})
+    columns = ", ".join([*(f"{time} AS t" for time in _kept_time(cutoff)), *step.key]) or "1 AS one"
+    remaining = f"until = {NEVER}" if cutoff is None else f"until >= {cutoff}"
+    return db.query(f"SELECT {columns} FROM {tables.history} WHERE {remaining}", {})
 
 
 def _create_history(db: DuckDb, step: PartialMatchProgram) -> None:

@@ -54,6 +54,7 @@ def compile_input(timed: TimedNeed, table: InputTable, dialect: Dialect) -> Inpu
         reduce=reduce,
         schema_bytes=schema_to_bytes(schema),
         rows=None if table.streaming else table_to_bytes(schema.empty_table()),
+        retention=timed.retention(table.alias) if table.streaming else None,
     )
 
 

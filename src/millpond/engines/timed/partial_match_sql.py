@@ -7,8 +7,9 @@ timeline of older partial matches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import combinations, permutations
 
 from millpond.engines.timed.pareto_fronts import ALWAYS
 from millpond.engines.timed.tables import InputTable, MatchTables, match_tables
@@ -34,6 +35,7 @@ class PartialMatchSql:
         self.inputs = {each.alias: each for each in inputs}
         self.counted = timed.need.counted
         self.measures = timed.need.measures
+        self.horizon = timed.order.horizon
         self._tables = {id(p.match_set): match_tables(number, i) for i, p in enumerate(timed.sets)}
 
     def tables(self, match_set: PartialMatchSet) -> MatchTables:
@@ -87,7 +89,7 @@ class PartialMatchSql:
     def _arrival_sql(self, match_set: PartialMatchSet, arrival: Arrival) -> str:
         """The new matches that arise in one way: from rows that arrive together and older partial matches."""
         arriving = self._arriving_rows(arrival)
-        if match_set is self.complete and not self.counted:
+        if match_set is self.complete and not self.counted and not self.horizon:
             arriving = self._latest_of_equal(arriving, arrival)
         out = [f"{text} AS {name}" for name, text in self._column_values(match_set, arrival)]
         out += [f"{text} AS {name}" for name, text in self._count_values(arrival)]
@@ -103,7 +105,9 @@ class PartialMatchSql:
             ["h.live", *self._satisfied(arrival, [r for r in old.requirements if not r.exact], "h")]
         )
         where = "" if self.counted else f" WHERE {rest}"
-        as_of = f"ASOF JOIN {tables.timeline} h ON e.series = h.series AND e.t > h.t"
+        # The older match is further away than the horizon, if there is one, so its order in time is right.
+        before = "e.first - " + str(self.horizon) if self.horizon else "e.t"
+        as_of = f"ASOF JOIN {tables.timeline} h ON e.series = h.series AND {before} > h.t"
         return f"SELECT {columns} FROM ({pairs}) e {as_of}{where}"
 
     def _latest_of_equal(self, arriving: str, arrival: Arrival) -> str:
@@ -116,7 +120,23 @@ class PartialMatchSql:
     # --- arriving rows ---------------------------------------------------------------------------------
 
     def _arriving_rows(self, arrival: Arrival) -> str:
-        """Rows that arrive with the same timestamp and match each other; their columns are ``r…_x…``."""
+        """Rows that arrive with the same timestamp and match each other; their columns are ``r…_x…``.
+
+        With windows: rows within the horizon of each other, at least one of which is new.
+        """
+        streams = [a for a in _new_aliases(arrival) if self.inputs[a].streaming]
+        if not self.horizon or len(streams) < 2:
+            return self._matching_rows(arrival, {a: self.inputs[a].name for a in _new_aliases(arrival)})
+        texts = []
+        for position, new in enumerate(streams):  # the last stream in this order with new rows
+            tables = {a: self.inputs[a].name for a in _new_aliases(arrival)}
+            tables |= {a: self.inputs[a].all for a in streams[:position]}
+            tables |= {a: self.inputs[a].recent for a in streams[position + 1 :]}
+            texts.append(self._matching_rows(arrival, tables | {new: self.inputs[new].name}))
+        return " UNION ALL ".join(texts)
+
+    def _matching_rows(self, arrival: Arrival, tables: Mapping[str, str]) -> str:
+        """Rows of these tables that match each other and are close enough in time."""
         aliases = _new_aliases(arrival)
         names = {alias: f"e{i}" for i, alias in enumerate(aliases)}
 
@@ -126,14 +146,58 @@ class PartialMatchSql:
         columns = [
             f"{column(ref)} AS {self._raw(arrival, ref)}" for a in aliases for ref in self.inputs[a].columns
         ]
-        streams = [a for a in aliases if self.inputs[a].streaming]
-        time = f"{names[streams[0]]}.t" if streams else f"CAST({ALWAYS} AS BIGINT)"
-        conditions = [f"{names[streams[0]]}.t = {names[a]}.t" for a in streams[1:]]
+        times = {a: f"{names[a]}.t" for a in aliases if self.inputs[a].streaming}
+        conditions = self._time_conditions(arrival, times)
         conditions += self._crossing_conditions(aliases, column)
         conditions += self._implied_bounds(aliases, column)
-        tables = ", ".join(f"{self.inputs[a].name} {names[a]}" for a in aliases)
-        selected = ", ".join([f"{time} AS t", *columns, *self._arriving_counts(names)])
-        return f"SELECT {selected} FROM {tables} WHERE {all_of(conditions)}"
+        sources = ", ".join(f"{tables[a]} {names[a]}" for a in aliases)
+        selected = ", ".join([*self._arrival_times(times), *columns, *self._arriving_counts(names)])
+        return f"SELECT {selected} FROM {sources} WHERE {all_of(conditions)}"
+
+    def _arrival_times(self, times: Mapping[str, str]) -> list[str]:
+        """The timestamp ``t`` at which arriving rows match; with windows, also that of the ``first`` row."""
+        listed = list(times.values()) or [f"CAST({ALWAYS} AS BIGINT)"]
+        if not self.horizon:
+            return [f"{listed[0]} AS t"]
+        return [f"greatest({', '.join(listed)}) AS t", f"least({', '.join(listed)}) AS first"]
+
+    def _time_conditions(self, arrival: Arrival, times: Mapping[str, str]) -> list[str]:
+        """The conditions on the timestamps of arriving rows, which are given by occurrence.
+
+        With windows, no gap between them is longer than the horizon: rows before such a gap are an older
+        partial match, which is found by an as-of join.
+        """
+        if not self.horizon:
+            first, *others = times.values() or [""]
+            return [f"{first} = {other}" for other in others]
+        lags = {(a, b): self.timed.order.max_lag(a, b) for a, b in permutations(times, 2)}
+        out = [f"({times[a]} - {times[b]} <= {lag})" for (a, b), lag in lags.items() if lag is not None]
+        return out + self._differing_times(times) + self._gap_conditions(arrival, times)
+
+    def _differing_times(self, times: Mapping[str, str]) -> list[str]:
+        """Conditions of the form ``a.ts <> b.ts``."""
+        columns = self.timed.order.time_columns
+        known = {columns[alias]: time for alias, time in times.items() if alias in columns}
+        return [
+            f"({known[d.left]} <> {known[d.right]} + ({int(d.value)}))"
+            for d in self.timed.part.apart
+            if d.left in known and d.right in known
+        ]
+
+    def _gap_conditions(self, arrival: Arrival, times: Mapping[str, str]) -> list[str]:
+        """For every set of groups that could come first: the others follow within the horizon."""
+        order = self.timed.order
+        groups = [group for group in arrival.new if any(alias in times for alias in group)]
+        out = []
+        for size in range(1, len(groups)):
+            for earlier in combinations(groups, size):
+                later = [group for group in groups if group not in earlier]
+                if any(order.is_not_after(b, a) for a in earlier for b in later):
+                    continue  # the windows keep these together
+                ends = ", ".join(times[alias] for group in earlier for alias in group)
+                starts = ", ".join(times[alias] for group in later for alias in group)
+                out.append(f"(greatest({ends}) + {self.horizon} >= least({starts}))")
+        return out
 
     def _crossing_conditions(self, aliases: Sequence[str], column: ColumnSql) -> list[str]:
         """The conditions between several of the occurrences, except those between timestamps alone."""

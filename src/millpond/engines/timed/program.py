@@ -21,7 +21,8 @@ class InputProgram:
     ``names`` are the columns that are read, as the stream names them.  ``columns`` are SQL expressions over a
     row, by name; the first is the timestamp, or NULL for rows that cannot match.  ``reduce`` is SQL that
     makes the input table from a ``batch`` of these columns.  ``has_time``: the stream has application time.
-    ``rows`` are those of a relation, as Arrow IPC; None for a stream.
+    ``rows`` are those of a relation, as Arrow IPC; None for a stream.  With windows, rows are kept for
+    ``retention`` microseconds.
     """
 
     name: str
@@ -32,6 +33,7 @@ class InputProgram:
     reduce: str
     schema_bytes: bytes
     rows: bytes | None = None
+    retention: int | None = None
 
     @property
     def is_relation(self) -> bool:
@@ -56,7 +58,8 @@ class PartialMatchProgram:
     that rows still to come must differ from.
 
     ``is_stored``: the matches are kept in the state store.  ``is_joined``: arriving rows are joined with
-    them.  After the timestamp ``expires`` nothing can complete them.
+    them.  After the timestamp ``expires`` nothing can complete them.  With windows, the timestamps of the
+    matches of the last ``lookback`` microseconds are kept.
     """
 
     tables: MatchTables
@@ -69,6 +72,12 @@ class PartialMatchProgram:
     is_stored: bool
     is_joined: bool
     expires: int | None
+    lookback: int = 0
+
+    @property
+    def state_columns(self) -> tuple[str, ...]:
+        """The columns that are kept."""
+        return (*(("t",) if self.lookback else ()), *self.key, *self.counts)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ All state is in one shard, as a map from integer keys to bytes:
     BUFFER_KEY    the reorder buffer: a table of held rows for each input table of a stream, a table
                   ``progress`` (stream, latest timestamp, wall-clock time of its last advance), and the
                   watermark in the header
-    MATCHES_KEY   a table of partial matches for each set of streams that can wait for others, a result table
+    MATCHES_KEY   with windows, a table of recent rows for each input table of a stream;
+                  a table of partial matches for each set of streams that can wait for others, a result table
                   for each need whose result is remembered (groups, rows of DISTINCT), and the revision in
                   the header
 

@@ -7,12 +7,15 @@ An input table (``InputTable``) holds the rows of one occurrence that can match:
     n            the number of equal rows (counted needs only)
     f0, s0 …     for each measure, how many of these rows have a value, and the sum (counted needs only)
 
+With windows, the rows that later rows can match are kept, too (``InputTable.recent``).
+
 The partial matches of a set of streams (``MatchTables``) have the columns
 
     p0, p1 …     columns of the result
     c0, c1 …     requirements: bounds on columns of rows still to come
     q0, q1 …     values that columns of rows still to come must differ from
     n, f0, s0 …  as above, for matches
+    t            the timestamp at which they arose (with windows only)
 
 The result of a need (``result_table``) holds the rows of a select (o0, o1 …), or its groups: their keys
 (g0, g1 …), a value ``v`` of an aggregate's argument, and n, f0, s0 ….  ``Version`` names its states.
@@ -38,9 +41,29 @@ class InputTable:
     def column(self, ref: Ref) -> str:
         return f"x{self.columns.index(ref)}"
 
+    @property
+    def recent(self) -> str:
+        """The rows of earlier micro-batches that rows of this one can match within a window."""
+        return recent_rows(self.name)
+
+    @property
+    def all(self) -> str:
+        """The recent rows and those of this micro-batch."""
+        return all_rows(self.name)
+
     def batch_column(self, column: str) -> str:
         """The name of a column in a batch that carries the rows for several input tables."""
         return f"{self.name}_{column}"
+
+
+def recent_rows(name: str) -> str:
+    """The table of recent rows of an input table."""
+    return f"{name}_recent"
+
+
+def all_rows(name: str) -> str:
+    """The table of recent and new rows of an input table."""
+    return f"{name}_all"
 
 
 def input_table(
@@ -65,7 +88,7 @@ class MatchTables:
 
     @property
     def all(self) -> str:
-        """The state and the new matches; ``t`` of the state lies before all timestamps."""
+        """The state and the new matches; those of the state are before all timestamps, or have their own."""
         return f"{self.state}_all"
 
     @property
