@@ -13,7 +13,7 @@ from millpond.frontend.expressions import Reader
 from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.scope import Scope, list_names, read_name, read_table_name
 from millpond.frontend.statement import Statement
-from millpond.query.durations import parse_duration
+from millpond.query.durations import parse_duration, parse_rate
 from millpond.query.model import Column, Condition, Occurrence, SourceSpec, Table, time_columns
 from millpond.query.types import MAX_PRECISION, PLAIN_TYPES, STRING, SqlType, decimal
 
@@ -64,6 +64,7 @@ def read_table(statement: Statement) -> Table:
     table = Table(name, columns, clauses.streaming, source=origin, properties=clauses.properties)
     table = replace(table, time=_find_time_column(statement, table, clauses))
     _check_durations(statement, table, clauses)
+    _check_rate(statement, table, clauses)
     reader = Reader(statement, Scope(statement, (Occurrence(name, table),)))
     return replace(table, checks=tuple(_read_check(reader, each) for each in checks))
 
@@ -184,10 +185,10 @@ def _read_clauses(statement: Statement, node: exp.Expr | None) -> _Clauses:
 
 
 def _read_setting(statement: Statement, node: exp.Expr, settings: dict[str, str]) -> str:
-    """Add a pair of OPTIONS or TBLPROPERTIES; ``time``, ``watermark`` and ``idle`` ignore case."""
+    """Add a pair of OPTIONS or TBLPROPERTIES; the properties of ours ignore case."""
     accept_only(statement, node, "this", "value")
     key, value = _read_key(statement, node.this), node.args["value"]
-    key = key.lower() if key.lower() in ("time", "watermark", "idle") else key
+    key = key.lower() if key.lower() in ("time", "watermark", "idle", "rate") else key
     if key.lower() in {each.lower() for each in settings}:
         raise SqlError(f"{one_line(key, 40)} is given twice", statement.at(node), "give it once")
     sign = "-" if isinstance(value, exp.Neg) else ""
@@ -249,6 +250,17 @@ def _check_durations(statement: Statement, table: Table, clauses: _Clauses) -> N
         if parse_duration(length) is None:
             message = f"'{key}' = '{one_line(length, 40)}' is not a duration"
             raise SqlError(message, place, "write '10 seconds' or '5 minutes'")
+
+
+def _check_rate(statement: Statement, table: Table, clauses: _Clauses) -> None:
+    """``rate`` is a number of rows per second, minute or hour, of a stream."""
+    if "rate" not in clauses.values:
+        return
+    _require_stream(statement, table, clauses.values, "rate")
+    rate, place = clauses.properties["rate"], statement.at(clauses.values["rate"])
+    if not parse_rate(rate):
+        message = f"'rate' = '{one_line(rate, 40)}' is not a rate"
+        raise SqlError(message, place, "write '1000 per second' or '90 per minute'")
 
 
 def _require_stream(statement: Statement, table: Table, values: Mapping[str, exp.Expr], key: str) -> None:

@@ -9,9 +9,10 @@ from math import prod
 from millpond.plan.classes import NoPlanError, build_exact_classes
 from millpond.plan.needs import THRESHOLD, Need, TimedPlan, find_separate_needs
 from millpond.plan.partial_matches import PartialMatchSet, Requirement, TimedNeed
-from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, KeptColumn, State
+from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, KeptColumn, State, Window
 from millpond.plan.synopses import count_alternatives
 from millpond.plan.synopsis_bound import describe_column
+from millpond.query.durations import format_duration, parse_rate
 from millpond.query.model import Ref, Select
 from millpond.query.parts import Part, type_of
 from millpond.query.trees import is_aggregate, item_refs, refs
@@ -24,6 +25,7 @@ def compute_timed_state(plan: TimedPlan) -> State:
     Pareto front with several unbounded requirements.  Raises NoPlanError if it is not known what to keep.
     """
     kept: list[Kept] = []
+    windows: dict[str, int] = {}
     for needs in plan.selects:
         for _, wanted in needs.parts:
             for need in wanted:
@@ -31,16 +33,42 @@ def compute_timed_state(plan: TimedPlan) -> State:
                     raise NoPlanError("streams are joined through group columns")
                 timed = TimedNeed(need, find_result_columns(needs.select, need))
                 timed.require_exact_distances()
+                for alias, retention in _find_windows(timed).items():
+                    name = timed.part.select.occurrence(alias).table.name
+                    windows[name] = max(retention, windows.get(name, 0))
+                    kept.append(_describe_recent_rows(timed, alias, retention))
                 past = (timed.order.relations,)
                 kept += [
-                    _describe_matches(timed, p.match_set)
+                    _describe_matches(timed, p.match_set, bool(timed.lookback))
                     for p in timed.sets[:-1]
                     if p.match_set.groups != past
                 ]
                 kept += _describe_results(needs.select, needs.distinct, need)
+    seconds = [Window(stream=name, seconds=retention / 1_000_000) for name, retention in windows.items()]
     if any(k.entries is None for k in kept):
-        return State(None, None, tuple(kept))
-    return State(sum(k.entries or 0 for k in kept), sum(k.bytes or 0 for k in kept), tuple(kept))
+        return State(None, None, tuple(kept), seconds)
+    entries, size = sum(k.entries or 0 for k in kept), sum(k.bytes or 0 for k in kept)
+    return State(entries, size, tuple(kept), seconds)
+
+
+def _find_windows(timed: TimedNeed) -> dict[str, int]:
+    """For how many microseconds rows are kept because later rows can match them, by occurrence."""
+    found = {alias: timed.retention(alias) for alias in timed.aliases}
+    return {
+        alias: retention
+        for alias, retention in found.items()
+        if retention and alias not in timed.order.relations
+    }
+
+
+def _describe_recent_rows(timed: TimedNeed, alias: str, retention: int) -> Kept:
+    """The rows of the last so much time; their number follows from the declared rate of the stream."""
+    table = timed.part.select.occurrence(alias).table
+    keeps = (f"rows of the last {format_duration(retention)}",)
+    rate = parse_rate(table.properties.get("rate", ""))
+    entries = None if rate is None else rate * (retention // 1_000_000 + 1)
+    size = None if entries is None else entries * VALUE_BYTES * max(len(table.columns), 1)
+    return Kept(table.name, alias, (), keeps, entries, size)
 
 
 def find_result_columns(select: Select, need: Need) -> set[Ref]:
@@ -75,8 +103,11 @@ def _describe_results(select: Select, distinct: bool, need: Need) -> list[Kept]:
     return [Kept(None, None, columns, (what,), entries, entries * VALUE_BYTES * max(len(classes), 1))]
 
 
-def _describe_matches(timed: TimedNeed, match_set: PartialMatchSet) -> Kept:
-    """What is kept of a set of partial matches, and its bound."""
+def _describe_matches(timed: TimedNeed, match_set: PartialMatchSet, has_windows: bool) -> Kept:
+    """What is kept of a set of partial matches, and its bound.
+
+    With windows, their timestamps are kept too, and their number depends on the rate.
+    """
     part = timed.part
     columns: list[KeptColumn] = []
     sizes: list[int | None] = []
@@ -98,6 +129,7 @@ def _describe_matches(timed: TimedNeed, match_set: PartialMatchSet) -> Kept:
         size = _count_values(part, requirement)
         (sizes if requirement.exact or timed.need.counted else compared).append(size)
     entries = _count_entries(sizes, compared, len(match_set.differing), timed.need.counted)
+    entries = None if has_windows else entries
     values = len(match_set.result_columns) + len(match_set.requirements) + len(match_set.differing)
     width = VALUE_BYTES * values
     if timed.need.counted:

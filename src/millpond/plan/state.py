@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
 # The bytes of a value, and of a count or a sum, which may exceed 64 bits.
 VALUE_BYTES = 8
@@ -49,21 +49,31 @@ class Kept:
         }
 
 
+class Window(TypedDict):
+    """The rows of a stream that are kept: those of the last so many seconds."""
+
+    stream: str
+    seconds: float
+
+
 @dataclass(frozen=True)
 class State:
     """The worst-case size of everything that is kept.
 
     ``entries`` and ``bytes`` are None unless the query is bounded, and also if they depend on the data: on
-    the rows of a relation or a finite stream, or on the size of a Pareto front.
+    the rows of a relation or a finite stream, on the size of a Pareto front, or on the rate of a stream whose
+    ``windows`` are kept.
     """
 
     entries: int | None
     bytes: int | None
     streams: tuple[Kept, ...] = ()
+    windows: list[Window] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "entries": self.entries,
             "bytes": self.bytes,
             "streams": [kept.to_json() for kept in self.streams],
+            "windows": self.windows,
         }

@@ -32,8 +32,8 @@ class Budget:
 class Allowance:
     """The memory that a query may use besides its proven bound.
 
-    ``budget`` is for a query that is not bounded; ``lookups`` has the relations that stay in their databases,
-    each with the number of its rows to cache.
+    ``budget`` is for a query that is not bounded, or only by windows of time; ``lookups`` has the relations
+    that stay in their databases, each with the number of its rows to cache.
     """
 
     budget: Budget | None = None
@@ -56,7 +56,8 @@ def admit(
     lookups = plan_lookups(verdict.query, memory, policy if isinstance(policy, str) else None, folder)
     if lookups.tables:
         return Allowance(lookups=lookups)
-    if verdict.outcome == BOUNDED or memory is None:
+    # A window is bounded, but may hold more rows than there is memory for.
+    if memory is None or (verdict.outcome == BOUNDED and not verdict.state.windows):
         return Allowance()
     return Allowance(
         Budget(memory, policy if isinstance(policy, PolicyChoice) else PolicyChoice(policy or "auto"))

@@ -25,6 +25,7 @@ from millpond.models.array_types import Ints
 from millpond.policies.registry import PolicyChoice
 from millpond.query.evaluate import answer
 from millpond.runtime.duckdb import DuckDb
+from millpond.spark.admission import Budget, admit
 from tests.campaigns.budgeted_engine import examine
 from tests.support.budgeted_local import LocalBudgetedEngine
 
@@ -282,9 +283,12 @@ def test_a_time_window_finds_all_results_with_enough_memory_and_the_latest_with_
     assert found[15, "auto"] > 1.02 * found[15, "rand"]
 
 
-def test_a_time_window_is_undetermined() -> None:
-    verdict = decide(parse(TIMED + WITHIN)[0])
-    assert verdict.outcome == "undetermined" and [r.code for r in verdict.reasons] == ["window"]
+def test_a_time_window_is_bounded_and_runs_on_a_budget_if_one_is_given() -> None:
+    readable = TIMED.replace("TIMESTAMP)", "TIMESTAMP) USING json OPTIONS (path 'rows')")
+    verdict = decide(parse(readable + WITHIN)[0])
+    assert verdict.outcome == "bounded" and verdict.state.windows
+    assert admit(verdict).budget is None
+    assert admit(verdict, memory=10).budget == Budget(10, PolicyChoice("auto"))
 
 
 # --- previews of budgets --------------------------------------------------------------------------------
