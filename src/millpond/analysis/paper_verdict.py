@@ -31,7 +31,7 @@ _PROJECTION = ViolationCode.UNBOUNDED_PROJECTION
 def describe_published_verdict(select: Select, part: Part, distinct: bool, bounded: bool) -> str | None:
     """How the published theorem differs from the verdict, and why; None if it agrees or does not apply."""
     order = TimeOrder(part)
-    if is_aggregate(select) or len(order.endless) < 2:
+    if is_aggregate(select) or len(order.endless) < 2 or order.horizon:
         return None
     if any(order.is_not_after(a, b) and not order.is_before(a, b) for a, b in _pairs(order.endless)):
         return None
