@@ -106,7 +106,7 @@ def test_late_rows_and_rows_without_a_timestamp_are_rejected(folder: Folder) -> 
     assert folder.run() == 0
     assert folder.rows() == {(1,): 1, (2,): 1, (4,): 2}
     late, timeless = sorted(folder.rejected(), key=lambda row: row["reason"].startswith("I"))
-    assert late["stream"] == "S" and late["reason"].startswith("late: every stream had moved past")
+    assert late["stream"] == "S" and late["reason"].startswith("late: the watermark had already passed")
     assert json.loads(late["record"]) == {"I": "2024-01-01T00:00:05+00:00", "A": 3}
     assert timeless["reason"] == "I is NULL, and rows are ordered by it"
     batches = folder.metrics()

@@ -119,7 +119,7 @@ def find_distinct_count_needs(part: Part, aggregate: Aggregate, groups: Sequence
 
 
 def _as_holistic(failure: Failure) -> Failure:
-    """The failure, if it is about an unbounded column, as one of the aggregated and not of a group column."""
+    """The failure of an unbounded column, attributed to the aggregated column instead of a group column."""
     if failure.violation.code is not _GROUP:
         return failure
     return replace(failure, violation=replace(failure.violation, code=_HOLISTIC))

@@ -34,7 +34,7 @@ def explain(verdict: Verdict) -> str:
     >>> print(check(streams + "SELECT A FROM S, T WHERE B < D AND A = 10").explain())
     unbounded: memory must grow with the streams, whatever the program
       B < D: S.B and T.D can take any number of values, and every match counts:
-        the number of rows of S that a coming row of T matches depends on every
+        the number of rows of S that a future row of T matches depends on every
         value seen so far.
     """
     published = _wrap("  ", f"{verdict.published}.", "  ") if verdict.published else []
@@ -60,9 +60,9 @@ def _reason_lines(reasons: Sequence[Reason]) -> list[str]:
 def _bounded_headline(verdict: Verdict) -> str:
     state = verdict.state
     if state.entries is None and state.windows:
-        return "bounded by time: its size depends on the rates of the streams"
+        return "bounded by time: the size of the state depends on the rates of the streams"
     if state.entries is None:
-        return "bounded: finite; its size depends on the data (see state_entries in the metrics)"
+        return "bounded: the state is finite; its size depends on the data (see state_entries in the metrics)"
     if not state.entries:
         return "bounded: nothing has to be kept"
     size = f"{_plural(state.entries, 'entry', 'entries')}, {_plural(state.bytes or 0, 'byte', 'bytes')}"

@@ -13,10 +13,10 @@ from millpond.query.time_order import TimeOrder
 
 _UNDETERMINED = {
     UndeterminedCode.TOO_MANY_ALTERNATIVES: (
-        "the condition has too many alternatives across streams to check them all; "
-        "use fewer ORs between columns of different streams"
+        "the condition has too many combinations of ORs between columns of different streams to check them all; "
+        "use fewer of them"
     ),
-    UndeterminedCode.NO_SYNOPSIS: "no condition fails, but no synopsis is known",
+    UndeterminedCode.NO_SYNOPSIS: "no criterion fails, but Millpond knows no way to keep only a bounded part of the streams",
     UndeterminedCode.UNCONFIRMED: "memory may have to grow, but no input was found that proves it",
     UndeterminedCode.TOO_MANY_ORDERS: "its columns can be ordered in too many ways to check them all",
     UndeterminedCode.NO_STREAM: "it reads no stream",
@@ -39,7 +39,7 @@ def describe_undetermined(
 ) -> Reason:
     """The reason why there is no verdict; ``cause`` is the criterion that failed, if one did."""
     if cause is not None:
-        message = f"{_UNDETERMINED[code]}; the condition that fails: {cause.message}"
+        message = f"{_UNDETERMINED[code]}; the criterion that fails: {cause.message}"
         return Reason(code.value, cause.columns, cause.predicate, message)
     return Reason(code.value, (), None, _UNDETERMINED[code] + (f": {detail}" if detail else ""))
 
@@ -61,42 +61,42 @@ def _message(select: Select, failure: Failure, columns: tuple[str, ...]) -> str:
     match violation.code:
         case ViolationCode.UNBOUNDED_PROJECTION if len(select.occurrences) == 1 or _comes_last(failure):
             return (
-                f"{columns[0]} is in a result without duplicates and can take any number of values: "
+                f"{columns[0]} is in a result without duplicates and can take infinitely many values: "
                 f"every value must be kept to recognise duplicates"
             )
         case ViolationCode.UNBOUNDED_PROJECTION:
             return (
-                f"{columns[0]} is in the result and can take any number of values: "
+                f"{columns[0]} is in the result and can take infinitely many values: "
                 f"every value must be kept for matching rows that are still to come"
             )
         case ViolationCode.UNBOUNDED_GROUP:
             return (
-                f"{columns[0]} is a group column and can take any number of values: "
+                f"{columns[0]} is a group column and can take infinitely many values: "
                 f"every value is a group that must be kept"
             )
         case ViolationCode.HOLISTIC_AGGREGATE:
             aggregate = failure.aggregate.text if failure.aggregate else None
-            return f"{columns[0]} can take any number of values, and {aggregate} depends on all of them"
+            return f"{columns[0]} can take infinitely many values, and {aggregate} depends on all of them"
         case ViolationCode.UNBOUNDED_EQUALITY_JOIN:
             return (
-                f"{columns[0]} and {columns[1]} can take any number of values: "
+                f"{columns[0]} and {columns[1]} can take infinitely many values: "
                 f"every value seen on one side must be kept, because a match may still come on the other"
             )
         case ViolationCode.COUNTED_INEQUALITY_JOIN:
             return (
-                f"{columns[0]} and {columns[1]} can take any number of values, and every match counts: "
+                f"{columns[0]} and {columns[1]} can take infinitely many values, and every match counts: "
                 f"the number of rows of {kept} that {coming} matches depends on every value seen so far"
             )
         case ViolationCode.COUNTED_DISEQUALITY_JOIN:
             return (
-                f"{columns[0]} and {columns[1]} can take any number of values, and every match counts: "
+                f"{columns[0]} and {columns[1]} can take infinitely many values, and every match counts: "
                 f"the number of rows of {kept} that {coming} matches depends on how often each value was seen"
             )
         case ViolationCode.CONFLICTING_TIMES:
             early, late = (_stream_name(select, a) for a in _conflicting_aliases(failure))
             return (
-                f"a coming row needs both a row of {early} and a later row of {late}, but the best row of "
-                f"{early} may be later than the best row of {late}: no pair is the best for all coming rows, "
+                f"a future row needs both a row of {early} and a later row of {late}, but the best row of "
+                f"{early} may be later than the best row of {late}: no pair is the best for all future rows, "
                 f"so none can be dropped"
             )
         case ViolationCode.CONFLICTING_REFERENCES:
@@ -115,12 +115,12 @@ def _conflict_message(failure: Failure, kept: str, coming: str) -> str:
     own = sorted({str(ref) for ref in violation.columns if ref.occurrence == violation.kept_alias})
     if len(own) == 1:
         return (
-            f"some coming rows need a large {own[0]} and others a small one: "
+            f"some future rows need a large {own[0]} and others a small one: "
             f"no row of {kept} is the best for all of them, so none can be dropped"
         )
     return (
-        f"which rows of {kept} {coming} matches depends on {join_words(own)} at once: "
-        f"no row of {kept} is the best for all coming rows, so none can be dropped"
+        f"whether {coming} matches a row of {kept} depends on both {join_words(own)}: "
+        f"no row of {kept} is the best for all future rows, so none can be dropped"
     )
 
 
@@ -151,7 +151,7 @@ def _coming_row(select: Select, failure: Failure) -> str:
     """The rows for which others are kept."""
     mentioned = [ref.occurrence for pair in failure.violation.joins for ref in pair]
     others = [a for a in dict.fromkeys(mentioned) if a not in (failure.violation.kept_alias, THRESHOLD)]
-    return f"a coming row of {_stream_name(select, others[0])}" if len(others) == 1 else "a coming row"
+    return f"a future row of {_stream_name(select, others[0])}" if len(others) == 1 else "a future row"
 
 
 def join_words(words: Sequence[str]) -> str:

@@ -1,11 +1,12 @@
 """The criteria of paper 2 for streams with application time, as corrected here.
 
-Rows arrive in the order of their timestamps.  A row that must be earlier than its partners is in the past
-when they arrive, so later rows need not be kept for it.
+Rows arrive in the order of their timestamps.  A row that must be earlier than its partners has always
+arrived before them, so the partners need not be kept for it.
 
 ``decide_counted_join_in_time`` corrects Theorem 1 (with duplicates), which requires more than is needed.
-``decide_existence_join_in_time`` corrects Theorem 2 (DISTINCT), which accepts and refuses too much; its
-conditions are C1 and C2 of paper 1, T1 and T2.  ``paper_verdict.py`` has the theorems as published.
+``decide_existence_join_in_time`` corrects Theorem 2 (DISTINCT), which accepts some unbounded queries and
+refuses some bounded ones; its conditions are C1 and C2 of paper 1, T1 and T2.  ``paper_verdict.py`` has the
+theorems as published.
 """
 
 from __future__ import annotations

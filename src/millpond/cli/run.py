@@ -25,7 +25,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--once",
         action="store_true",
-        help="process the input that is there, then end (default: run until stopped)",
+        help="process the available input, then exit (default: run until stopped)",
     )
     parser.add_argument(
         "--format", choices=OUTPUT_FORMATS, default="json", help="the format of the output (default: json)"
@@ -79,5 +79,7 @@ def _run(arguments: argparse.Namespace) -> ExitCode:
 
 
 RUN = Command(
-    "Run a query on Spark: exactly in its proven memory, or on a memory budget.", _add_arguments, _run
+    "Run a query on Spark: a bounded one exactly, within its bound; any other on a memory budget.",
+    _add_arguments,
+    _run,
 )

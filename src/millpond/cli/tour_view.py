@@ -16,10 +16,10 @@ from millpond.cli.tour import CATALOG, ProbeRun, Tour
 
 _STYLES = {"bounded": "bold green", "unbounded": "bold red", "undetermined": "bold yellow"}
 _SHORT = {
-    "unbounded-projection": "unboundedly many values",
-    "unbounded-equality-join": "unboundedly many values to match",
+    "unbounded-projection": "infinitely many values",
+    "unbounded-equality-join": "infinitely many values to match",
     "counted-inequality-join": "every match counts",
-    "conflicting-references": "no row is best for all of them",
+    "conflicting-references": "no row is best for all future rows",
 }
 # The least width of the other columns of the table.
 _VERDICTS_WIDTH = 54
@@ -169,11 +169,11 @@ def _count_rows(count: int) -> str:
 def _next_steps() -> RenderableType:
     table = Table.grid(padding=(0, 3))
     for command, effect in (
-        ("millpond check FILE.sql", "decide your own query"),
+        ("millpond check FILE.sql", "check your own query"),
         ("millpond check FILE.sql --json", "the same as JSON; exit code 1 means unbounded"),
         ("millpond witness FILE.sql -n 5", "rows that prove that memory must grow"),
         ("millpond run FILE.sql --output DIR", "run a bounded query on Spark, in its proven memory"),
-        ("… --memory N", "run an unbounded query on N tuples, and estimate what it misses"),
+        ("… --memory N", "run an unbounded query with N tuples kept, and estimate what it misses"),
     ):
         table.add_row(Text(command, style="cyan", no_wrap=True), effect)
     return Padding(table, (0, 0, 0, 2))

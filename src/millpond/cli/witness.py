@@ -11,7 +11,7 @@ from millpond.cli.exits import ExitCode
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE.sql", help="a file with CREATE statements and queries")
     parser.add_argument(
-        "-n", type=int, required=True, metavar="N", help="how many rows the query must remember"
+        "-n", type=int, required=True, metavar="N", help="the number of optional rows in the witness"
     )
     parser.add_argument(
         "--query",

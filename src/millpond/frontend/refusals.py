@@ -14,11 +14,11 @@ from millpond.errors import SqlError, one_line
 from millpond.frontend.statement import Statement
 from millpond.query.durations import INTERVAL_WORDS
 
-_NO_END = "a stream has no last row"
+_NO_END = "results never end; limit the rows where you read the output"
 _NO_ORDER = "rows are written as they arrive; sort the output where you read it"
 UPSTREAM = "compute it before the data reaches the stream, as a column of its own"
 _EACH_GROUPING = "write one query for each grouping and put UNION ALL between them"
-_SUBQUERY = "if it neither groups nor is DISTINCT, list its tables in FROM and its conditions in WHERE"
+_SUBQUERY = "without GROUP BY, aggregate or DISTINCT: list its tables in FROM and its conditions in WHERE"
 _STATEMENTS_ARE = "the statements are CREATE STREAMING TABLE, CREATE TABLE and SELECT"
 _NO_CONSTRAINT = "leave it out; CHECK (…) and NOT NULL are supported"
 _NO_VALUE = "leave it out; a column holds what arrives"
@@ -66,7 +66,7 @@ _NODES: dict[str, tuple[str, str | None]] = {
     "Exists": ("EXISTS", None),
     "Any": ("ANY", "write = ANY (…) as IN (…)"),
     "All": ("ALL", "write one comparison for each value"),
-    "Interval": ("INTERVAL", "only WHERE and ON take it, added to a TIMESTAMP or subtracted from one"),
+    "Interval": ("INTERVAL", "use it only in WHERE or ON, to add to or subtract from a TIMESTAMP"),
     "Subquery": ("a subquery", _SUBQUERY),
     "Select": ("a subquery", _SUBQUERY),
     "Union": ("a subquery", _SUBQUERY),
@@ -87,7 +87,7 @@ _NODES: dict[str, tuple[str, str | None]] = {
     "Tuple": ("a row of several values", "write one comparison for each column"),
     "Placeholder": ("a parameter", "write the value itself"),
     "Parameter": ("a parameter", "write the value itself"),
-    "Concat": ("two strings in a row", "write one string; \\' stands for a quote"),
+    "Concat": ("a string directly after a string", "write one string; \\' stands for a quote"),
     "HexString": ("a binary constant", "write a number or a string"),
     "BitString": ("a binary constant", "write a number or a string"),
     "RawString": ("a raw string", _PLAIN_STRING),

@@ -1,4 +1,4 @@
-"""The kinds of rows in a query's output frame: results, rejected rows, and reports of the operator."""
+"""The kinds of rows in a query's answer frame: results, rejected rows, and reports of the operator."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ class BatchMeasure(StrEnum):
     SHED = "shed"  # tuples dropped because of the memory budget
     MISSED = "missed"  # results lost by shedding, an estimate
     MISSED_VARIANCE = "missed_variance"  # the variance of that estimate
-    LOOKUPS = "lookups"  # rows looked up in a database
+    LOOKUPS = "lookups"  # keys looked up, in the cache or in the database
     HITS = "hits"  # lookups answered by the cache

@@ -32,7 +32,7 @@ class Budget:
 class Allowance:
     """The memory that a query may use besides its proven bound.
 
-    ``budget`` is for a query that is not bounded, or only by windows of time; ``lookups`` has the relations
+    ``budget`` is for a query that is not bounded, or bounded only by windows; ``lookups`` has the relations
     that stay in their databases, each with the number of its rows to cache.
     """
 
@@ -68,7 +68,7 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
     """Refuse a query without a bound or a budget, without sources, or with reserved column names."""
     if memory is not None and memory < 1:
         raise MillpondError(f"a budget of {memory} tuples keeps nothing", remedy="give at least 1")
-    # Lookups need neither: each row is answered by itself.
+    # Lookups need neither a bound nor a budget: each row is answered by itself.
     if verdict.outcome != BOUNDED and memory is None and not find_lookup_tables(verdict.query):
         raise _refuse_unbounded(verdict, "" if folder is None else _preview_budgets(verdict.query, folder))
     for table in verdict.query.tables.values():
@@ -89,14 +89,15 @@ def _refuse_unbounded(verdict: Verdict, budgets: str) -> NotBoundedError:
     explanation = f"{verdict.explain()}{budgets}"
     message = f"the query is {verdict.outcome}, so it is not run"
     budget = (
-        "with --memory N it keeps the N tuples that are expected to match most, and reports what it may miss"
+        "with a memory budget (--memory N) it keeps the N tuples expected to give the most results, "
+        "and estimates how many results it misses"
     )
     if verdict.outcome != UNBOUNDED:
         return NotBoundedError(message, explanation, budget)
     if bounds := _bounds_that_help(verdict):
-        remedy = f"with {' AND '.join(bounds)} in WHERE (or other constants) it would be bounded"
+        remedy = f"it would be bounded with {' AND '.join(bounds)} in WHERE, or with other constants"
     else:
-        remedy = "bound the columns named below by constants in WHERE"
+        remedy = "restrict the columns of the reason to constants or to constant ranges in WHERE"
     return NotBoundedError(message, explanation, f"{remedy}; {budget}")
 
 

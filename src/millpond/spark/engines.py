@@ -5,7 +5,7 @@
 | lookup        | streams joined with relations that stay in a database    | none; workers cache rows        |
 | budgeted      | queries that are not bounded, with ``--memory N``        | at most N tuples                |
 | stream-static | bounded: rows of one stream, joined with relations       | none                            |
-| timed         | bounded: conditions on application time, other relations | reorder buffer, partial matches |
+| timed         | bounded: conditions on application time, or relations    | reorder buffer, partial matches |
 | exact         | all other bounded queries                                | synopses                        |
 
 A new engine is one more entry: a class with ``accepts`` and ``build`` (see ``job.Engine``), placed before the

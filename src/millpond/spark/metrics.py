@@ -27,7 +27,7 @@ _IDLE = 2.0  # seconds without a batch after which a run counts as waiting
 class BatchMetrics:
     """A line of the metrics file; ``state_bound`` is the proven bound on ``state_entries``.
 
-    ``waiting_rows`` are in the reorder buffer, because not every stream has moved past their timestamp.
+    ``waiting_rows`` are in the reorder buffer, because the watermark has not passed their timestamps.
     ``missed_rows`` estimates the results that shed tuples would have given; ``missed_error`` is its standard
     error.
     """

@@ -113,7 +113,7 @@ SNAPSHOTS = {
         """\
         unbounded: memory must grow with the streams, whatever the program
           B <= D: S.B and T.D can take any number of values, and every match counts:
-            the number of rows of S that a coming row of T matches depends on every
+            the number of rows of S that a future row of T matches depends on every
             value seen so far.""",
     ),
     "a counted <>, in the user's spelling": (
@@ -121,22 +121,22 @@ SNAPSHOTS = {
         """\
         unbounded: memory must grow with the streams, whatever the program
           B != D: S.B and T.D can take any number of values, and every match counts:
-            the number of rows of S that a coming row of T matches depends on how
+            the number of rows of S that a future row of T matches depends on how
             often each value was seen.""",
     ),
     "joins that pull apart, in the order written": (
         "SELECT DISTINCT A FROM S, T WHERE B < D AND C < E AND A = 10",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          B < D AND C < E: which rows of S a coming row of T matches depends on S.B
-            and S.C at once: no row of S is the best for all coming rows, so none can
+          B < D AND C < E: which rows of S a future row of T matches depends on S.B
+            and S.C at once: no row of S is the best for all future rows, so none can
             be dropped.""",
     ),
     "a column wanted large and small": (
         "SELECT DISTINCT 1 FROM S, T, U WHERE B < D AND D < F",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          B < D AND D < F: some coming rows need a large T.D and others a small one:
+          B < D AND D < F: some future rows need a large T.D and others a small one:
             no row of T is the best for all of them, so none can be dropped.""",
     ),
     "an extreme of rows that find a partner": (
@@ -144,7 +144,7 @@ SNAPSHOTS = {
         """\
         unbounded: memory must grow with the streams, whatever the program
           B < D: MAX(A) is taken over the rows that have a match, and any row of S can
-            turn out to be the largest one that a coming row of T matches: no row can
+            turn out to be the largest one that a future row of T matches: no row can
             be dropped.""",
     ),
     "a holistic aggregate": (

@@ -70,9 +70,9 @@ def test_too_many_orders_in_words() -> None:
 def test_the_counterexamples_in_words() -> None:
     assert verdict_of(UNSOUND).explain().splitlines() == [
         "unbounded: memory must grow with the streams, whatever the program",
-        "  S.A > T.B AND V.E > U.C: a coming row needs both a row of U and a later row",
+        "  S.A > T.B AND V.E > U.C: a future row needs both a row of U and a later row",
         "    of T, but the best row of U may be later than the best row of T: no pair",
-        "    is the best for all coming rows, so none can be dropped.",
+        "    is the best for all future rows, so none can be dropped.",
         "  Theorem 2 of Schiff and Özçep would accept it: it ignores the streams that",
         "  come before a stream.",
     ]
@@ -98,9 +98,9 @@ def test_a_last_stream_with_distinct_in_words() -> None:
 @pytest.mark.parametrize("join", ["A < B", "A > B", "A <> B", "B <> A"])
 def test_rows_of_the_earlier_stream_are_kept(join: str) -> None:
     [reason] = verdict_of(f"SELECT 1 FROM S, T WHERE I > J AND {join}").reasons
-    assert "the number of rows of T that a coming row of S matches" in reason.message
+    assert "the number of rows of T that a future row of S matches" in reason.message
     [reason] = verdict_of(f"SELECT 1 FROM S, T WHERE I <= J AND {join}").reasons
-    assert "the number of rows of S that a coming row of T matches" in reason.message
+    assert "the number of rows of S that a future row of T matches" in reason.message
 
 
 def test_json() -> None:

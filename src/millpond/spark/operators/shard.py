@@ -1,4 +1,4 @@
-"""The processor of a shard: its state store, and the way of its input and output."""
+"""The base class of shard processors: access to the state store, input from and output to Spark."""
 
 from __future__ import annotations
 

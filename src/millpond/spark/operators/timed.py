@@ -138,6 +138,6 @@ def _late_rows(program: TimedProgram, late: Mapping[str, pa.Table]) -> pa.Table:
         for row in list_late_rows(program.inputs_of(column.stream), late):
             timestamp = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row.time)
             streams.append(column.stream)
-            reasons.append(f"{LATE} every stream had moved past {timestamp:%Y-%m-%d %H:%M:%S.%f} UTC")
+            reasons.append(f"{LATE} the watermark had already passed {timestamp:%Y-%m-%d %H:%M:%S.%f} UTC")
             records.append(json.dumps({column.column: timestamp.isoformat(), **row.values}, default=str))
     return rejected_rows(pa.table({"stream": streams, "reason": reasons, "record": records}))
