@@ -164,10 +164,22 @@ class TimeOrder:
 
         For rows further apart than that, conditions on timestamps hold if their groups are in order.
         """
-        pairs = permutations(self.time_columns, 2)
+        columns: set[Ref | None] = set(self.time_columns.values())
+        apart = [int(abs(d.value)) for d in self.part.apart if d.left in columns and d.right in columns]
+        stated = [e.difference for e in self.part.edges if {e.difference.left, e.difference.right} <= columns]
+        if not any(apart) and all(difference.bound == 0 for difference in stated):
+            return 0
+        pairs = [
+            (a, b)
+            for a, b in permutations(self.time_columns, 2)
+            if not self._closure.by_constants[self._position(a), self._position(b)]
+        ]
         lags = [abs(lag) for pair in pairs if (lag := self.max_lag(*pair)) is not None]
-        longest = max(lags, default=0)
-        return longest if longest > 1 else 0  # one microsecond is the distance of ``<``
+        return max([*lags, *apart], default=0)
+
+    def _position(self, alias: str) -> int:
+        """The node of an occurrence's time column in the closure."""
+        return self._closure.index[self.time_columns[alias]]
 
     def is_finite(self, group: TimeGroup) -> bool:
         """The group has finitely many rows."""

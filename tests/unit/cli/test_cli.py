@@ -117,7 +117,7 @@ def check_schema(found: dict[str, Any]) -> None:
         assert state["bytes"] == sum(kept["bytes"] for kept in state["streams"])
     else:
         assert found["reasons"]
-        assert state == {"entries": None, "bytes": None, "streams": []}
+        assert state == {"entries": None, "bytes": None, "streams": [], "windows": []}
 
 
 @pytest.mark.parametrize("query", [BOUNDED, UNBOUNDED, UNDETERMINED])
