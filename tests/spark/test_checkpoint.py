@@ -33,7 +33,7 @@ class Run:
     def __init__(self, spark: SparkSession, path: Path, output: str = "out", checkpoint: str = "cp") -> None:
         self.output, self.checkpoint = path / output, path / checkpoint
         files = Files(spark)
-        self.folders = Folders(files, files.absolute(str(self.checkpoint)), files.absolute(str(self.output)))
+        self.folders = Folders(files, files.resolve(str(self.checkpoint)), files.resolve(str(self.output)))
 
     def start(self, asked: Query, partitions: int = 3) -> EarlierRun | None:
         continued = self.folders.check(asked)

@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from millpond.errors import MillpondError
-from millpond.spark.failure import cause_of, summarise_messages
+from millpond.spark.failure import find_cause, summarise_messages
 
 TRACEBACK = """\
 [PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
@@ -84,7 +84,7 @@ def test_the_root_cause_is_reported_in_one_line(messages: list[str], line: str) 
     ],
 )
 def test_errors_of_the_driver(error: Exception, line: str) -> None:
-    assert cause_of(error).startswith(line)
+    assert find_cause(error).startswith(line)
 
 
 @pytest.mark.parametrize(
@@ -98,5 +98,5 @@ def test_errors_of_the_driver(error: Exception, line: str) -> None:
 def test_errors_of_spark(spark: SparkSession, expression: str, line: str) -> None:
     with pytest.raises(PySparkException) as raised:
         spark.range(2, 4).selectExpr(f"{expression} AS x").collect()
-    assert cause_of(raised.value).startswith(line)
-    assert "\n" not in cause_of(raised.value)
+    assert find_cause(raised.value).startswith(line)
+    assert "\n" not in find_cause(raised.value)

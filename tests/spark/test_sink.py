@@ -95,7 +95,7 @@ def files(spark: SparkSession) -> Files:
 def test_a_batch_is_written_and_counted(
     spark: SparkSession, files: Files, tmp_path: Path, format: str
 ) -> None:
-    sink = Sink(files, files.absolute(str(tmp_path)), format)
+    sink = Sink(files, files.resolve(str(tmp_path)), format)
     sink(frame(spark, FIRST), 0)
     sink(frame(spark, SECOND), 1)
     assert_holds(spark, tmp_path, FIRST, SECOND, format=format)
@@ -131,7 +131,7 @@ def test_an_empty_result_writes_no_file(
 def test_folder_names_may_contain_any_character(
     spark: SparkSession, files: Files, tmp_path: Path, name: str
 ) -> None:
-    output = files.absolute(str(tmp_path / name))
+    output = files.resolve(str(tmp_path / name))
     for _ in range(2):  # the second attempt has to find what the first one wrote
         Sink(files, output)(frame(spark, FIRST), 0)
     assert_holds(spark, tmp_path / name, FIRST)

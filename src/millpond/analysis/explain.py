@@ -39,7 +39,7 @@ def explain(verdict: Verdict) -> str:
     """
     published = _wrap("  ", f"{verdict.published}.", "  ") if verdict.published else []
     if verdict.outcome == BOUNDED:
-        return "\n".join([_bounded_headline(verdict), *_kept_lines(verdict), *published])
+        return "\n".join([_bounded_headline(verdict), *_render_kept_lines(verdict), *published])
     if verdict.outcome == UNBOUNDED:
         headline = "unbounded: memory must grow with the streams, whatever the program"
     else:
@@ -69,7 +69,7 @@ def _bounded_headline(verdict: Verdict) -> str:
     return f"bounded: at most {size}"
 
 
-def _kept_lines(verdict: Verdict) -> list[str]:
+def _render_kept_lines(verdict: Verdict) -> list[str]:
     if verdict.state.entries == 0:
         if _is_never_true(verdict):
             return ["  The condition can never be true, so there is never a result."]
@@ -79,7 +79,7 @@ def _kept_lines(verdict: Verdict) -> list[str]:
         aliases.setdefault(kept.stream, set()).add(kept.alias)
     sizes: dict[tuple[str, str], int | None] = {}
     for kept in verdict.state.streams:
-        line = (_kept_name(kept, aliases), _kept_text(kept))
+        line = (_render_kept_name(kept, aliases), _render_kept_text(kept))
         known = sizes.get(line, 0)
         sizes[line] = None if kept.entries is None or known is None else known + kept.entries
     rows = [
@@ -114,14 +114,14 @@ def _wrap(start: str, text: str, indent: str) -> list[str]:
     )
 
 
-def _kept_name(kept: Kept, aliases: Mapping[str | None, set[str | None]]) -> str:
+def _render_kept_name(kept: Kept, aliases: Mapping[str | None, set[str | None]]) -> str:
     """The stream's name, with the alias if the stream occurs more than once."""
     if kept.stream is None:
         return "answer"
     return kept.stream if len(aliases[kept.stream]) == 1 else f"{kept.stream} as {kept.alias}"
 
 
-def _kept_text(kept: Kept) -> str:
+def _render_kept_text(kept: Kept) -> str:
     what = [_KEEPS.get(each, each) for each in kept.keeps]
     if len(what) > 1 and kept.keeps[0] == "presence":
         what[0] = "a row"

@@ -90,7 +90,7 @@ def find_counted_inequality_joins(regions: JoinRegions) -> list[Violation]:
     for i, j in _prefer_stated(regions, np.argwhere(anywhere)):
         region = int(np.flatnonzero(regions.active[:, i, j])[0])
         pair = regions.closure.nodes[i].ref, regions.closure.nodes[j].ref
-        kept = _kept_side(regions, *pair).occurrence
+        kept = _choose_kept_side(regions, *pair).occurrence
         code = ViolationCode.COUNTED_INEQUALITY_JOIN
         out.append(Violation(code, kept, pair, (pair,), (MovingColumns(pair, region),)))
     return out
@@ -108,7 +108,7 @@ def find_counted_disequality_joins(regions: JoinRegions) -> list[Violation]:
             continue
         shared = np.flatnonzero(regions.can_grow[:, i] & regions.can_grow[:, j])
         if len(shared):
-            pair, kept = (d.left, d.right), _kept_side(regions, d.left, d.right)
+            pair, kept = (d.left, d.right), _choose_kept_side(regions, d.left, d.right)
             moving = MovingColumns((kept,), int(shared[0]))
             code = ViolationCode.COUNTED_DISEQUALITY_JOIN
             out.append(Violation(code, kept.occurrence, pair, (pair,), (moving,)))
@@ -217,7 +217,7 @@ def _conflict(
     return Violation(code, nodes[kept].ref.occurrence, columns, joins, moving)
 
 
-def _kept_side(regions: JoinRegions, left: Ref, right: Ref) -> Ref:
+def _choose_kept_side(regions: JoinRegions, left: Ref, right: Ref) -> Ref:
     """The side of a join whose rows are kept for the other: the left one, unless it is the later one."""
     time = regions.time
     a, b = (time.group_of(ref.occurrence) for ref in (left, right))

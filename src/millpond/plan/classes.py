@@ -120,12 +120,17 @@ def build_clamped_classes(part: Part, ref: Ref, partners: Sequence[PartnerRange]
 _Narrowed = tuple[Fraction, Fraction, Fraction, Fraction]
 
 
-def _narrow(ref: Ref, window: PartnerRange, own: Range) -> _Narrowed:
-    lows = [x for x in (window.low, own.low) if x is not None]
-    highs = [x for x in (window.high, own.high) if x is not None]
+def _narrow(ref: Ref, partner_range: PartnerRange, own: Range) -> _Narrowed:
+    lows = [x for x in (partner_range.low, own.low) if x is not None]
+    highs = [x for x in (partner_range.high, own.high) if x is not None]
     if not lows or not highs:
         raise NoPlanError(f"the join partners of {ref} are unbounded")
-    return max(lows), min(highs), window.step, window.anchor if window.step else max(lows)
+    return (
+        max(lows),
+        min(highs),
+        partner_range.step,
+        partner_range.anchor if partner_range.step else max(lows),
+    )
 
 
 def _common_grid(ref: Ref, windows: Sequence[_Narrowed]) -> tuple[Fraction, Fraction]:

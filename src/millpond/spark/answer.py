@@ -42,7 +42,7 @@ class AnswerFrame:
     partitions: int | None
 
 
-def result_schema(spark: SparkSession, query: Query) -> StructType:
+def infer_result_schema(spark: SparkSession, query: Query) -> StructType:
     """The names of the result columns, with the types that Spark's own analysis gives them."""
     session = spark.newSession()
     for table in query.tables.values():

@@ -13,7 +13,13 @@ from millpond.engines.budgeted.plan import Leaf, plan_budgeted
 from millpond.engines.budgeted.program import BudgetedProgram
 from millpond.query.model import Occurrence
 from millpond.runtime.sql import Dialect
-from millpond.spark.answer import AnswerFrame, apply_processor, changelog_columns, duckdb_types, result_schema
+from millpond.spark.answer import (
+    AnswerFrame,
+    apply_processor,
+    changelog_columns,
+    duckdb_types,
+    infer_result_schema,
+)
 from millpond.spark.job import Job
 from millpond.spark.operators.budgeted import ORDER, SHARD, LeafMapper, SheddingProcessor
 from millpond.spark.operators.payloads import PAYLOAD_SCHEMA
@@ -33,7 +39,7 @@ class BudgetedEngine:
     def build(self, job: Job) -> AnswerFrame:
         assert job.budget is not None
         plan = plan_budgeted(job.query)
-        schema = result_schema(job.spark, job.query)
+        schema = infer_result_schema(job.spark, job.query)
         types = duckdb_types(schema)
         program = compile_budgeted(plan, job.budget.memory, Dialect.SPARK, types)
         sources = SharedSources(job.sources)

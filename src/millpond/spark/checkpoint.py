@@ -48,7 +48,7 @@ class Folders:
         """The run to continue, or None for a new run; MillpondError if the folders are of another query."""
         text = self._files.read(f"{self._checkpoint}/{CHECKPOINT_NOTE}")
         if text is None:
-            if self._files.names(self._checkpoint):
+            if self._files.list_names(self._checkpoint):
                 raise MillpondError(f"{self._checkpoint} was not written by Millpond", remedy=_START_AGAIN)
             self._check_output(None)
             return None
@@ -67,7 +67,7 @@ class Folders:
         if continued is None:
             note = {"format": FORMAT, "run": run, "partitions": partitions, **_describe(query)}
             self._files.create(f"{self._checkpoint}/{CHECKPOINT_NOTE}", json.dumps(note, indent=2) + "\n")
-        if self._owner() != run:
+        if self._read_owner() != run:
             self._files.delete(f"{self._output}/{OUTPUT_NOTE}")
             self._files.create(
                 f"{self._output}/{OUTPUT_NOTE}", json.dumps({"format": FORMAT, "run": run}) + "\n"
@@ -91,7 +91,7 @@ class Folders:
             )
         return dict(note)
 
-    def _owner(self) -> str | None:
+    def _read_owner(self) -> str | None:
         """The run that the output folder belongs to."""
         text = self._files.read(f"{self._output}/{OUTPUT_NOTE}")
         try:
@@ -101,10 +101,10 @@ class Folders:
 
     def _check_output(self, run: str | None) -> None:
         """Refuse an output folder with files of anything but the run to continue."""
-        owner = self._owner()
+        owner = self._read_owner()
         if run is not None and owner == run:
             return
-        if not self._files.names(self._output, _VISIBLE) and not self._files.names(
+        if not self._files.list_names(self._output, _VISIBLE) and not self._files.list_names(
             f"{self._output}/{REJECTED_FOLDER}"
         ):
             return

@@ -25,7 +25,7 @@ from millpond.spark.answer import (
     apply_processor,
     changelog_columns,
     duckdb_types,
-    result_schema,
+    infer_result_schema,
 )
 from millpond.spark.job import Job
 from millpond.spark.operators.exact import SynopsisMapper, SynopsisProcessor
@@ -53,7 +53,7 @@ class ExactEngine:
         compiled = compile_exact(
             job.verdict.plan, native_sets=not any(source.rejects for source in job.sources.values())
         )
-        schema = result_schema(job.spark, job.query)
+        schema = infer_result_schema(job.spark, job.query)
         sources = SharedSources(job.sources)
         results = [_run_natively(term, schema, sources, compiled) for term in compiled.native]
         is_stateful = bool(compiled.program.terms) or not results

@@ -29,7 +29,7 @@ _PLAIN_REASONS = {
 }
 
 
-def cause_of(error: BaseException) -> str:
+def find_cause(error: BaseException) -> str:
     """The root cause of what PySpark or the driver's own code raised."""
     if isinstance(error, MillpondError):
         return str(error)

@@ -15,7 +15,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 class Files:
-    """A Hadoop file system.  ``absolute`` makes a path that means the same to driver and executors."""
+    """A Hadoop file system.  ``resolve`` makes a path that means the same to driver and executors."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
@@ -24,7 +24,7 @@ class Files:
         self._file_system = jvm.org.apache.hadoop.fs.FileSystem
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
 
-    def absolute(self, path: str) -> str:
+    def resolve(self, path: str) -> str:
         """The path with its scheme; one without a scheme is on the default file system."""
         if not _SCHEME.match(path):
             default = self._file_system.getDefaultUri(self._configuration)
@@ -38,7 +38,7 @@ class Files:
         system, where = self._at(path)
         return bool(system.exists(where))
 
-    def names(self, folder: str, pattern: str = "*") -> list[str]:
+    def list_names(self, folder: str, pattern: str = "*") -> list[str]:
         """The names in a folder that match a glob pattern, sorted; none if there is no such folder."""
         system, where = self._at(folder)
         if not system.exists(where):

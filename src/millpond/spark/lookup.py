@@ -16,7 +16,7 @@ from millpond.query.model import Ref, Select
 from millpond.runtime.arrow_ipc import schema_to_bytes
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, all_of, condition_sql, expression_sql
-from millpond.spark.answer import NO_NOTE, AnswerFrame, result_schema
+from millpond.spark.answer import NO_NOTE, AnswerFrame, infer_result_schema
 from millpond.spark.job import Job
 from millpond.spark.sources.schema import spark_type
 from millpond.spark.stream_static import RowInputs, prefixed_name
@@ -37,7 +37,7 @@ class LookupEngine:
         return bool(job.lookups.tables)
 
     def build(self, job: Job) -> AnswerFrame:
-        schema = result_schema(job.spark, job.query)
+        schema = infer_result_schema(job.spark, job.query)
         inputs = RowInputs(job.query, job.sources, schema)
         frames: list[DataFrame] = []
         for select, plan in zip(job.query.selects, job.lookups.selects, strict=True):

@@ -21,7 +21,7 @@ from millpond.errors import MillpondError, RunError
 from millpond.spark.admission import Allowance, admit
 from millpond.spark.checkpoint import Folders
 from millpond.spark.engines import choose_engine
-from millpond.spark.failure import cause_of
+from millpond.spark.failure import find_cause
 from millpond.spark.files import Files
 from millpond.spark.job import Job
 from millpond.spark.metrics import MetricsFile, Tally, count_scans, open_metrics
@@ -62,13 +62,13 @@ def run(
         try:
             with open_session(options.master) as spark:
                 prepared = _prepare(spark, verdict, allowance, folder, options)
-                watcher = _Watcher(prepared, Tally(bound, prepared.scans(), began), log, stop)
+                watcher = _Watcher(prepared, Tally(bound, prepared.count_scans(), began), log, stop)
                 ended = watcher.run_to_end(options.once, report)
                 if options.once and ended.phase is Phase.DONE and prepared.announce_end_of_input():
                     ended = watcher.run_to_end(options.once, report)
                 return ended
         except _SPARK_ERRORS as error:
-            raise RunError(cause_of(error)) from None
+            raise RunError(find_cause(error)) from None
 
     with open_metrics(options.metrics) as log:
         return run_interruptibly(work)
@@ -87,7 +87,7 @@ class PreparedRun:
     files: Files
     end_folder: str | None
 
-    def scans(self) -> list[int]:
+    def count_scans(self) -> list[int]:
         """How often each source is scanned; the end-of-input stream, which comes last, counts as 0."""
         scans = count_scans(self.frame)
         return scans if self.end_folder is None else [*scans[:-1], 0]
@@ -112,8 +112,8 @@ def _prepare(
 ) -> PreparedRun:
     """Do everything up to the start.  The folders are checked first and claimed last."""
     files, query = Files(spark), verdict.query
-    output = files.absolute(options.output)
-    checkpoint = files.absolute(options.checkpoint) if options.checkpoint else f"{output}/_checkpoint"
+    output = files.resolve(options.output)
+    checkpoint = files.resolve(options.checkpoint) if options.checkpoint else f"{output}/_checkpoint"
     sink = Sink(files, output, options.format)
     folders = Folders(files, checkpoint, output)
     continued = folders.check(query)
@@ -171,7 +171,7 @@ class _Watcher:
                     self._stop_after_batch(query)
         except _SPARK_ERRORS as error:
             if not self._stop.requested:
-                raise RunError(cause_of(self._prepared.sink.failure or error)) from None
+                raise RunError(find_cause(self._prepared.sink.failure or error)) from None
         self._record_batches(query)
         phase = Phase.STOPPED if self._stop.requested else Phase.DONE
         return self._tally.snapshot(phase, time.monotonic())

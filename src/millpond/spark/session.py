@@ -25,7 +25,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from millpond.errors import MillpondError, RunError
-from millpond.spark.failure import cause_of
+from millpond.spark.failure import find_cause
 
 # Settings that apply unless spark-defaults.conf, the environment or the caller's session sets them.
 _SQL_DEFAULTS = {
@@ -134,7 +134,7 @@ class _LogTail:
         with os.fdopen(descriptor, encoding="utf-8", errors="replace") as stream:
             self._lines.extend(stream)
 
-    def text(self) -> str:
+    def read_to_end(self) -> str:
         """The lines that the process has printed when it has ended."""
         self._thread.join(timeout=2)
         return "".join(self._lines)
@@ -157,7 +157,7 @@ def _start_spark(master: str | None) -> SparkSession:
     try:
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
     except (Py4JError, PySparkException) as error:
-        raise RunError(f"Spark did not start: {cause_of(error)}") from None
+        raise RunError(f"Spark did not start: {find_cause(error)}") from None
     if re.match(r"local(\[|$)", spark.sparkContext.master or "") is None:
         _ship_package(spark.sparkContext)
     return spark
@@ -182,7 +182,7 @@ def _launch_jvm(master: str | None) -> None:
     finally:
         os.close(writer)
     if failed:
-        raise _launch_error(tail.text())
+        raise _launch_error(tail.read_to_end())
     _launched[:] = [gateway.proc]
     SparkContext._ensure_initialized(gateway=gateway)
 

@@ -101,7 +101,7 @@ class Sink:
         folders = {RowKind.RESULT: self._output, RowKind.REJECTED: f"{self._output}/{REJECTED_FOLDER}"}
         if self._is_first_batch:  # only the first batch of a run can have been attempted before
             for folder in folders.values():
-                for name in self._files.names(folder, f"part-{batch:06d}-*"):
+                for name in self._files.list_names(folder, f"part-{batch:06d}-*"):
                     self._files.delete(f"{folder}/{name}")
         for kind, folder in folders.items():
             format = self._format if kind is RowKind.RESULT else "json"
@@ -144,7 +144,7 @@ class Sink:
 
     def _publish(self, staged: str, folder: str, batch: int, format: str) -> None:
         """Move the staged files of one kind to their folder."""
-        names = self._files.names(staged, "part-*")
+        names = self._files.list_names(staged, "part-*")
         if names:
             self._files.make_folder(folder)
         for number, name in enumerate(names):

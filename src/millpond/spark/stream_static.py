@@ -13,7 +13,7 @@ from millpond.query.model import Occurrence, Query, Ref, Select
 from millpond.query.trees import is_aggregate
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
-from millpond.spark.answer import NO_NOTE, AnswerFrame, result_schema
+from millpond.spark.answer import NO_NOTE, AnswerFrame, infer_result_schema
 from millpond.spark.job import Job
 from millpond.spark.rejected import SharedSources, rejected_frame
 from millpond.spark.sources.opened import OpenSource
@@ -32,7 +32,7 @@ class StreamStaticEngine:
         )
 
     def build(self, job: Job) -> AnswerFrame:
-        schema = result_schema(job.spark, job.query)
+        schema = infer_result_schema(job.spark, job.query)
         inputs = RowInputs(job.query, job.sources, schema)
         frames: list[DataFrame] = []
         for select in job.query.selects:

@@ -14,7 +14,13 @@ from millpond.plan.needs import TimedPlan
 from millpond.query.model import Table
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect
-from millpond.spark.answer import AnswerFrame, apply_processor, changelog_columns, duckdb_types, result_schema
+from millpond.spark.answer import (
+    AnswerFrame,
+    apply_processor,
+    changelog_columns,
+    duckdb_types,
+    infer_result_schema,
+)
 from millpond.spark.job import Job
 from millpond.spark.operators.payloads import PAYLOAD_SCHEMA
 from millpond.spark.operators.timed import TIMESTAMP, EndOfInputMapper, TimedMapper, TimedProcessor
@@ -32,7 +38,7 @@ class TimedEngine:
     def build(self, job: Job) -> AnswerFrame:
         assert job.verdict.timed is not None
         program = _compile_with_relations(job.verdict.timed, job.sources, job.time_zone)
-        schema = result_schema(job.spark, job.query)
+        schema = infer_result_schema(job.spark, job.query)
         payloads = [
             _collect_stream(program, job.query.tables[name], source)
             for name, source in job.sources.items()

@@ -51,7 +51,7 @@ class BloomFilter:
         """The probability that the filter contains a value that was never added."""
         return float((self._bits_set / (len(self._bytes) * 8)) ** HASHES)
 
-    def state(self) -> bytes:
+    def save(self) -> bytes:
         return zlib.compress(self._bytes.tobytes(), 1) if self._bits_set else b""
 
     def load(self, data: bytes) -> None:

@@ -38,7 +38,7 @@ Limits = tuple[float | None, float | None]
 _FIRST_NAMES = {"BudgetedTermProgram(": "TermProgram(", "<JoinKeyKind.": "<Kind."}
 
 
-def shards_for(plan: BudgetedPlan, memory: int) -> int:
+def choose_shards(plan: BudgetedPlan, memory: int) -> int:
     """The number of shards for a budget of ``memory`` tuples."""
     return max(1, min(MAX_SHARDS, memory // TUPLES_PER_SHARD)) if plan.is_shardable else 1
 
@@ -51,7 +51,7 @@ def compile_budgeted(
     shards: int | None = None,
 ) -> BudgetedProgram:
     """The program; it casts results to the DuckDB types ``types``, if given."""
-    shards = shards_for(plan, memory) if shards is None else shards
+    shards = choose_shards(plan, memory) if shards is None else shards
     number = 0
     terms = []
     for term in plan.terms:
@@ -64,10 +64,10 @@ def compile_budgeted(
     retracts = any(term.groups is not None and term.groups.retracts for term in terms)
     names = tuple(f"o{i}" for i in range(len(plan.query.columns)))
     program = BudgetedProgram(tuple(terms), names, memory, shards, aggregate, retracts, b"")
-    return replace(program, fingerprint=hashlib.sha256(checkpoint_layout(program).encode()).digest()[:16])
+    return replace(program, fingerprint=hashlib.sha256(describe_layout(program).encode()).digest()[:16])
 
 
-def checkpoint_layout(program: BudgetedProgram) -> str:
+def describe_layout(program: BudgetedProgram) -> str:
     """The text that identifies the layout of the state in checkpoints.
 
     It leaves out the sources of the streams and the size of the budget: both may change between two runs.
@@ -85,11 +85,13 @@ def _compile_term(
     first = selects[0]
     if is_aggregate(first.plan.select):
         groups = _GroupCompiler(first, types)
-        return BudgetedTermProgram((first.program(groups.inputs),), groups.program(), None)
-    compiled = tuple(each.program(each.items(types)) for each in selects)
+        return BudgetedTermProgram((first.build_program(groups.inputs),), groups.build_program(), None)
+    compiled = tuple(each.build_program(each.items(types)) for each in selects)
     if not term.distinct:
         return BudgetedTermProgram(compiled, None, None)
-    schemas = [each.result_schema(program.outputs) for each, program in zip(selects, compiled, strict=True)]
+    schemas = [
+        each.infer_result_schema(program.outputs) for each, program in zip(selects, compiled, strict=True)
+    ]
     return BudgetedTermProgram(compiled, None, schema_to_bytes(schemas[0]))
 
 
@@ -124,7 +126,7 @@ class _SelectCompiler:
 
     # --- parts of the program ----------------------------------------------------------------------
 
-    def program(self, outputs: str) -> SelectProgram:
+    def build_program(self, outputs: str) -> SelectProgram:
         plan = self.plan
         levels = []
         joined = plan.first.aliases
@@ -149,7 +151,7 @@ class _SelectCompiler:
             texts.append(f"{text if types is None else f'CAST({text} AS {types[i]})'} AS o{i}")
         return ", ".join(texts)
 
-    def result_schema(self, outputs: str) -> pa.Schema:
+    def infer_result_schema(self, outputs: str) -> pa.Schema:
         """The schema that DuckDB gives to the output of the last level."""
         empty = self._schema(self._names).empty_table()
         return DuckDb().query(f"SELECT {outputs} FROM t l, t r", {"t": empty}).schema
@@ -317,10 +319,10 @@ class _GroupCompiler:
         ]
         return ", ".join([*keys, *values, "1 AS one"])
 
-    def program(self) -> GroupProgram:
+    def build_program(self) -> GroupProgram:
         names = [f"g{i}" for i in range(len(self._keys))]
         compiler = self._compiler
-        matches = compiler.result_schema(self.inputs).empty_table()
+        matches = compiler.infer_result_schema(self.inputs).empty_table()
         parts = [column for i, a in enumerate(self._aggregates) for column in _partials(i, a, matches)]
         group = f" GROUP BY {', '.join(names)}" if names else " HAVING count(*) > 0"
         listed = [*names, *(f"{text} AS {name}" for name, text, _ in parts), "count(*) AS matches"]

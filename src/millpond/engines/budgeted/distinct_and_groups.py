@@ -78,7 +78,7 @@ class HeldGroups:
             new = self._drop_evicted(old, new)
         now = self._engine.query(groups.merge, {"rows": pa.concat_tables([old, new])}).cast(schema)
         if not groups.keys:
-            old, now = (_with_global_group(schema, table) for table in (old, now))
+            old, now = (_add_global_group(schema, table) for table in (old, now))
         changes = self._find_changes(old, new, now, names)
         self._hold(new, now, room, batch)
         return changes
@@ -151,7 +151,7 @@ def hash_rows(engine: DuckDb, rows: pa.Table, columns: Sequence[str]) -> Ints:
     return found
 
 
-def _with_global_group(schema: pa.Schema, table: pa.Table) -> pa.Table:
+def _add_global_group(schema: pa.Schema, table: pa.Table) -> pa.Table:
     """The only group of an aggregate without GROUP BY, which exists even without a row."""
     if table.num_rows:
         return table

@@ -92,10 +92,10 @@ class ShardBatch:
         self._held = {
             f"t{number}": held
             for number, term in enumerate(program.terms)
-            if (held := self._create_held(f"t{number}", term)) is not None
+            if (held := self._create_result_store(f"t{number}", term)) is not None
         }
         self.shed = 0
-        self._missed_before = self._missed_in_joins()
+        self._missed_before = self._sum_missed_in_joins()
         self._missed_in_held = MissedEstimate()
 
     def _create_join(self, select: SelectProgram, number: int) -> LevelJoin:
@@ -106,7 +106,7 @@ class ShardBatch:
         scorer = LevelScorer(level, self._choice, (left, right), program.memory, program.shards)
         return LevelJoin(self._engine, level, scorer, program.shards, self._tables, self._known)
 
-    def _create_held(self, name: str, term: BudgetedTermProgram) -> DistinctRows | HeldGroups | None:
+    def _create_result_store(self, name: str, term: BudgetedTermProgram) -> DistinctRows | HeldGroups | None:
         """The rows or groups of a term that are held; None for a term without DISTINCT and aggregates."""
         bloom_filter = create_bloom_filter(self._program.memory, self._program.shards)
         bloom_filter.load(self._known.get(name, b""))
@@ -159,14 +159,14 @@ class ShardBatch:
     @property
     def missed(self) -> MissedEstimate:
         """The estimated number of results that this batch missed."""
-        return self._missed_in_held + (self._missed_in_joins() - self._missed_before)
+        return self._missed_in_held + (self._sum_missed_in_joins() - self._missed_before)
 
-    def _missed_in_joins(self) -> MissedEstimate:
+    def _sum_missed_in_joins(self) -> MissedEstimate:
         """The results missed over all batches: those of each level, times the fan-out of the levels above."""
         found = MissedEstimate()
         for levels in self._levels:
             for number, join in enumerate(levels):
-                found += join.missed.times(_fan_out(levels[number + 1 :]))
+                found += join.missed.scale(_fan_out(levels[number + 1 :]))
         return found
 
     def _room_for_held(self) -> int:
@@ -190,7 +190,7 @@ class ShardBatch:
                 each * (_fan_out(levels[number + 1 :]) if self._choice.expects else 1.0)
                 for levels in self._levels
                 for number, join in enumerate(levels)
-                for each in join.scores(self._rng)
+                for each in join.score_candidates(self._rng)
             ]
             came = [table.column("came").to_numpy() for table in candidates]
             stays = choose_best(np.concatenate(scores), np.concatenate(came), room)
@@ -223,10 +223,10 @@ class ShardBatch:
 
     def state(self) -> dict[str, pa.Table]:
         """The tables of the state, by name."""
-        known: dict[str, bytes] = {SHARD_BUDGETS: self._budgets.state()}
+        known: dict[str, bytes] = {SHARD_BUDGETS: self._budgets.save()}
         for join in (join for levels in self._levels for join in levels):
             known |= join.statistics()
-        known |= {name: held.filter.state() for name, held in self._held.items()}
+        known |= {name: held.filter.save() for name, held in self._held.items()}
         columns = {"name": list(known), "data": list(known.values())}
         return {**self._tables, LEARNED: pa.table(columns, schema=_LEARNED_SCHEMA)}
 

@@ -36,7 +36,7 @@ class FrequencySketch:
         counts = self._counts[hash_to_buckets(values, len(self._counts))].astype(np.float64)
         return counts / max(self._total, 1.0)
 
-    def state(self) -> bytes:
+    def save(self) -> bytes:
         return zlib.compress(np.float64(self._total).tobytes() + self._counts.tobytes(), 1)
 
     def load(self, data: bytes) -> None:

@@ -92,7 +92,7 @@ class LevelJoin:
         """Returns the results of the batch, and sets the candidates for keeping."""
         arrivals = (left, right)
         span = float(max(left.count, right.count))
-        old = [self._stored(side) for side in (0, 1)]
+        old = [self._get_stored(side) for side in (0, 1)]
         new = [self._to_tuples(i, each, span) for i, each in enumerate(arrivals)]
         values = [table.column("v").to_numpy() for table in new]
         found = self._find_results(outputs, old, new)
@@ -106,7 +106,7 @@ class LevelJoin:
         self.candidates = [pa.concat_tables(pair) for pair in zip(old, new, strict=True)]
         return found
 
-    def _stored(self, side: int) -> pa.Table:
+    def _get_stored(self, side: int) -> pa.Table:
         return self._tables.get(self._sides[side].name, self._schemas[side].empty_table())
 
     def _to_tuples(self, side: int, arrivals: Arrivals, span: float) -> pa.Table:
@@ -187,7 +187,7 @@ class LevelJoin:
         if self.level.exact:
             return pairs
         passing = (self._counts["found"] + 1) / (self._counts["pairs"] + 1)
-        return pairs.times(min(passing, 1.0))
+        return pairs.scale(min(passing, 1.0))
 
     def _estimate_by_sample(self, side: int, arrived: pa.Table) -> MissedEstimate:
         """The results of the tuples shed on a side with the arrivals on the other, from the sample."""
@@ -207,10 +207,10 @@ class LevelJoin:
 
     # --- keeping -------------------------------------------------------------------------------------
 
-    def scores(self, rng: np.random.Generator) -> list[Floats]:
+    def score_candidates(self, rng: np.random.Generator) -> list[Floats]:
         """The scores of the candidates of each side."""
         return [
-            self._scorer.scores(
+            self._scorer.score_tuples(
                 side,
                 CandidateTuples(
                     *(table.column(name).to_numpy() for name in ("v", "place", "came", "used", "uses"))
@@ -260,7 +260,7 @@ class LevelJoin:
         counts = {"clock": self._clock, "counts": self._counts, "shed": self._shed_counts, "missed": missed}
         known = {f"{name}/counts": json.dumps(counts).encode()}
         for side, (shed, partner) in enumerate(zip(self._shed, self._scorer.partners, strict=True)):
-            known[f"{name}/{side}/shed"] = shed.state()
+            known[f"{name}/{side}/shed"] = shed.save()
             known |= {f"{name}/{side}/{key}": data for key, data in partner.state().items()}
         return known
 

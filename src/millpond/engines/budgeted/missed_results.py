@@ -31,7 +31,7 @@ class MissedEstimate:
         """What was added since the earlier estimate ``other``."""
         return MissedEstimate(self.value - other.value, self.variance - other.variance)
 
-    def times(self, factor: float) -> MissedEstimate:
+    def scale(self, factor: float) -> MissedEstimate:
         return MissedEstimate(self.value * factor, self.variance * factor * factor)
 
 
@@ -53,7 +53,7 @@ class AmsSketch:
         moments = np.square(self._counters).sum() * np.square(other).sum()
         return MissedEstimate(float((self._counters * other).sum()), float(moments) / len(self._counters))
 
-    def state(self) -> bytes:
+    def save(self) -> bytes:
         return zlib.compress(self._counters.astype(np.float32).tobytes(), 1)
 
     def load(self, data: bytes) -> None:

@@ -143,7 +143,7 @@ class PartnerStream:
             "front": asdict(self.front),
             "identifier": self._identifier.state() if self._identifier is not None else None,
         }
-        return {"known": json.dumps(known).encode(), "frequencies": self._frequencies.state()}
+        return {"known": json.dumps(known).encode(), "frequencies": self._frequencies.save()}
 
     def load(self, state: Mapping[str, bytes]) -> None:
         known = json.loads(state["known"])

@@ -80,7 +80,7 @@ class ShardBudgets:
 
     def rebalance(self, scorer: KeyScorer) -> None:
         """Compute what a single store would keep of the sample, and move the budgets half way towards it."""
-        scores = [self._scores(leaf, scorer) for leaf in range(self._counts.shape[1])]
+        scores = [self._score_keys(leaf, scorer) for leaf in range(self._counts.shape[1])]
         score, supply = np.concatenate(scores), self._counts.T.reshape(-1)
         shard = np.tile(self._shards, len(scores))
         order = np.argsort(-score, kind="stable")
@@ -94,7 +94,7 @@ class ShardBudgets:
             self._parts /= self._parts.sum()
         self._forget_keys(np.max(np.stack(scores), axis=0))
 
-    def _scores(self, leaf: int, scorer: KeyScorer) -> Floats:
+    def _score_keys(self, leaf: int, scorer: KeyScorer) -> Floats:
         found = scorer(leaf, self._keys)
         if found is not None:
             return found
@@ -108,7 +108,7 @@ class ShardBudgets:
             self._keys, self._shards = self._keys[stays], self._shards[stays]
             self._counts = self._counts[stays]
 
-    def state(self) -> bytes:
+    def save(self) -> bytes:
         pieces = (self._parts, self._keys, self._shards, self._counts)
         return zlib.compress(b"".join(piece.tobytes() for piece in pieces), 1)
 

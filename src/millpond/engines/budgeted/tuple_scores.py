@@ -51,7 +51,9 @@ class LevelScorer:
         width = max(1, COUNTERS // shards)
         self.partners = tuple(PartnerStream(level, choice, model, size, width) for model in models)
 
-    def scores(self, side: int, tuples: CandidateTuples, rng: np.random.Generator, clock: float) -> Floats:
+    def score_tuples(
+        self, side: int, tuples: CandidateTuples, rng: np.random.Generator, clock: float
+    ) -> Floats:
         """The scores of the tuples of a side (0: left, 1: right); only their order matters."""
         match self._choice.name:
             case "fifo":

@@ -60,7 +60,7 @@ def choose_chunking(
     if best is None or min(map(_width, best)) < 2 * policy.values_per_chunk:
         return []
     start = min(option.low for option in best) if columns is not None else None
-    return [option.chunkings(policy.values_per_chunk, start) for option in best]
+    return [option.build_chunkings(policy.values_per_chunk, start) for option in best]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class _ChunkOption:
     high: int
     columns: tuple[tuple[str, Ref, int], ...]
 
-    def chunkings(self, size: int, start: int | None) -> dict[str, Chunking]:
+    def build_chunkings(self, size: int, start: int | None) -> dict[str, Chunking]:
         """The chunking of each occurrence, counted from ``start`` or from the lowest value."""
         low = self.low if start is None else start
         return {alias: Chunking(column, size, low + distance) for alias, column, distance in self.columns}

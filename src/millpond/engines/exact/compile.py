@@ -75,7 +75,7 @@ def compile_exact(
             native.append(term)
         else:
             compiler.add_term(term, mine)
-    return CompiledExact(compiler.program(), tuple(compiler.slots), tuple(native))
+    return CompiledExact(compiler.build_program(), tuple(compiler.slots), tuple(native))
 
 
 def _is_native(selects: Sequence[ExactSelectPlan]) -> bool:
@@ -94,7 +94,7 @@ class _ExactCompiler:
         self.columns = tuple(f"o{i}" for i in range(len(query.columns)))
         self.aggregate = any(is_aggregate(s) for s in query.selects)
 
-    def program(self) -> ExactProgram:
+    def build_program(self) -> ExactProgram:
         db = DuckDb()
         slots = tuple(_compile_slot(db, slot, self.query.tables[slot.stream]) for slot in self.slots)
         retracts = any(term.retracts for term in self.terms)
@@ -123,7 +123,9 @@ class _ExactCompiler:
         elif grouped or term.distinct:
             self.terms.append(self._compile_set(names, joined, term, bool(chunkings)))
         elif joined[0].needs:  # otherwise the condition is unsatisfiable
-            self.terms.append(TermSql(names, self.columns, added=joined[0].added(), chunked=bool(chunkings)))
+            self.terms.append(
+                TermSql(names, self.columns, added=joined[0].render_added(), chunked=bool(chunkings))
+            )
 
     def _compile_groups(self, names: tuple[str, ...], joined: _SelectJoins, chunked: bool) -> TermSql:
         """The groups of a single select: a new row of a group replaces the old one."""
@@ -131,8 +133,8 @@ class _ExactCompiler:
         return TermSql(
             names,
             self.columns,
-            before=joined.grouped(Version.BEFORE),
-            after=joined.grouped(Version.AFTER),
+            before=joined.render_groups(Version.BEFORE),
+            after=joined.render_groups(Version.AFTER),
             keys=len(select.group_by or ()),
             grouped=True,
             retracts=not has_monotone_having(select),
@@ -146,7 +148,7 @@ class _ExactCompiler:
         """A set of rows, or a bag with rows of groups."""
         every = "SELECT DISTINCT *" if term.distinct else "SELECT *"
         before, after = (
-            f"{every} FROM ({' UNION ALL '.join(f'({j.rows(version)})' for j in joined)})"
+            f"{every} FROM ({' UNION ALL '.join(f'({j.render_rows(version)})' for j in joined)})"
             for version in (Version.BEFORE, Version.AFTER)
         )
         grouped = [s for s in term.selects if is_aggregate(s)]
@@ -177,7 +179,7 @@ class _SelectJoins:
     ) -> None:
         self.columns = compiler.columns
         self.select: Select = plan.select
-        self.needs = [_with_presence(need) for need in plan.needs]
+        self.needs = [_add_presence_slot(need) for need in plan.needs]
         self.slots: list[Slot] = []
         self._by_need: dict[int, dict[str, Slot]] = {}
         together: dict[object, list[int]] = {}
@@ -202,7 +204,7 @@ class _SelectJoins:
             mentioned = refs(conjunct)
             if len({r.occurrence for r in mentioned}) > 1:
                 used |= mentioned
-        for expr in self._evaluated(plan):
+        for expr in self._find_evaluated(plan):
             used |= refs(part.rewrite(expr))
         used -= find_decodable_columns(stream, part)
         derived = dict(part.derived)
@@ -211,7 +213,7 @@ class _SelectJoins:
             used |= refs(derived.get(ref, ref))
         return sorted((r for r in used if r.occurrence == stream.alias), key=str)
 
-    def _evaluated(self, plan: SynopsisPlan) -> list[Expr]:
+    def _find_evaluated(self, plan: SynopsisPlan) -> list[Expr]:
         """The expressions that are evaluated on the matches of a need."""
         if not is_aggregate(self.select):
             return [item.expression for item in self.select.items]
@@ -231,7 +233,7 @@ class _SelectJoins:
                 out.setdefault(plan.need.part.condition, []).append(position)
         return out
 
-    def _join(self, positions: Sequence[int]) -> SlotJoin:
+    def _build_join(self, positions: Sequence[int]) -> SlotJoin:
         slots, counted = [], []
         for position in positions:
             need = self.needs[position].need
@@ -241,33 +243,33 @@ class _SelectJoins:
                     counted.append(need.counted)
         return SlotJoin(self.needs[positions[0]].need.part, tuple(slots), tuple(counted))
 
-    def _joins(self) -> list[SlotJoin]:
-        return [self._join([position]) for position in range(len(self.needs))]
+    def _build_joins(self) -> list[SlotJoin]:
+        return [self._build_join([position]) for position in range(len(self.needs))]
 
-    def added(self) -> str:
+    def render_added(self) -> str:
         """The rows that a micro-batch adds."""
-        return added_sql(self.select, self._joins(), self.columns)
+        return added_sql(self.select, self._build_joins(), self.columns)
 
-    def rows(self, version: Version) -> str:
+    def render_rows(self, version: Version) -> str:
         """All rows of the select."""
         if is_aggregate(self.select):
-            return f"SELECT {', '.join(self.columns)} FROM ({self.grouped(version)})"
+            return f"SELECT {', '.join(self.columns)} FROM ({self.render_groups(version)})"
         if not self.needs:
             return f"SELECT {', '.join(f'NULL AS {c}' for c in self.columns)} WHERE FALSE"
-        return set_sql(self.select, self._joins(), self.columns, version)
+        return set_sql(self.select, self._build_joins(), self.columns, version)
 
-    def grouped(self, version: Version) -> str:
+    def render_groups(self, version: Version) -> str:
         """The groups of the select."""
         aggregates = [
-            AggregateJoins(a, tuple(self._join(positions) for positions in self._parts_of(a).values()))
+            AggregateJoins(a, tuple(self._build_join(positions) for positions in self._parts_of(a).values()))
             for a in find_aggregates(self.select)
         ]
         if not aggregates:
-            aggregates = [AggregateJoins(None, tuple(self._joins()))]
+            aggregates = [AggregateJoins(None, tuple(self._build_joins()))]
         return grouped_sql(self.select, aggregates, self.columns, version)
 
 
-def _with_presence(plan: SynopsisPlan) -> SynopsisPlan:
+def _add_presence_slot(plan: SynopsisPlan) -> SynopsisPlan:
     """A need whose rows are answered one by one, with a slot that keeps which rows there were."""
     if plan.streams:
         return plan

@@ -91,7 +91,7 @@ class LookupJoin:
             yield rows, 0, 0
             return
         step = steps[0]
-        cache = (self.cache_of or worker_cache)(step, self.zone)
+        cache = (self.cache_of or get_worker_cache)(step, self.zone)
         present = _drop_nulls(rows, step.values)
         types = [cache.key_type(name) for name in step.key]
         keys = [
@@ -101,7 +101,7 @@ class LookupJoin:
             return
         answer = cache.look_up(keys)
         yield None, present.num_rows, int(answer.hits.sum())
-        for reference, found in answer.pairs(MAX_ROWS):
+        for reference, found in answer.iterate_pairs(MAX_ROWS):
             joined = present.take(pa.array(reference))
             for name, alias in step.added:
                 joined = joined.append_column(alias, found.column(name))
@@ -124,7 +124,7 @@ def output_schema(kinds: Mapping[str, SqlType], zone: str) -> pa.Schema:
     return pa.schema([*fields, (MEASURED, pa.string()), (COUNTED, pa.int64())])
 
 
-def worker_cache(step: LookupStep, zone: str) -> RowCache:
+def get_worker_cache(step: LookupStep, zone: str) -> RowCache:
     """The cache of a lookup in this process; it starts empty, and lives on between batches."""
     cache = _caches.get(step.cache_id)
     if cache is None:

@@ -31,7 +31,7 @@ class LookupAnswer:
     count: Ints
     hits: Bools
 
-    def pairs(self, most: int) -> Iterator[tuple[Ints, pa.Table]]:
+    def iterate_pairs(self, most: int) -> Iterator[tuple[Ints, pa.Table]]:
         """Every lookup with each of its rows, in order and at most ``most`` at a time."""
         ends = np.cumsum(self.count)
         total = int(ends[-1]) if len(ends) else 0

@@ -41,7 +41,7 @@ def compile_timed(plan: TimedPlan, dialect: Dialect, zone: str = "UTC") -> Timed
     for term in plan.query.terms:
         compiler.add_term(term, [next(selects) for _ in term.selects])
     tables = [t for t in plan.query.tables.values() if t.streaming and t.time]
-    return compiler.program(tuple(_compile_time_column(plan, table, dialect, zone) for table in tables))
+    return compiler.build_program(tuple(_compile_time_column(plan, table, dialect, zone) for table in tables))
 
 
 def _compile_time_column(plan: TimedPlan, table: Table, dialect: Dialect, zone: str) -> TimeColumn:
@@ -88,7 +88,7 @@ class _TimedCompiler:
         self.columns = tuple(f"o{i}" for i in range(len(query.columns)))
         self._inputs = 0
 
-    def program(self, time_columns: tuple[TimeColumn, ...]) -> TimedProgram:
+    def build_program(self, time_columns: tuple[TimeColumn, ...]) -> TimedProgram:
         schemas = tuple((name, schema_to_bytes(schema)) for name, schema in _state_schemas(self.needs))
         return TimedProgram(
             needs=tuple(self.needs),
@@ -282,7 +282,7 @@ class _TimedCompiler:
             sql, f"SELECT {selected} FROM ({inner}){group}", f"SELECT {selected} FROM rows{group}"
         )
         for need in needs:
-            yield need.aggregate, _KeptResult(name, _counted_matches(need, measures, keys, name))
+            yield need.aggregate, _KeptResult(name, _build_counted_matches(need, measures, keys, name))
 
     # --- needs -----------------------------------------------------------------------------------------
 
@@ -363,7 +363,7 @@ def _median_argument(aggregate: Aggregate | None) -> Expr | None:
     return aggregate.argument if aggregate is not None and aggregate.function == "MEDIAN" else None
 
 
-def _counted_matches(
+def _build_counted_matches(
     need: Need, measures: Sequence[Measure], keys: Sequence[str], table: str
 ) -> Callable[[Version], str]:
     """An aggregate's matches, from a result table with counts that it may share with others."""

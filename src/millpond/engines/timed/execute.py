@@ -113,7 +113,7 @@ def _update_matches(db: DuckDb, step: PartialMatchProgram, state: pa.Table, now:
     return _update_counts(db, step, cutoff) if step.counts else _update_fronts(db, step, cutoff)
 
 
-def _kept_time(cutoff: int | None) -> list[str]:
+def _render_kept_time(cutoff: int | None) -> list[str]:
     """The timestamp to keep with a match: its own, or none if it arose before the cutoff."""
     if cutoff is None:
         return []
@@ -141,7 +141,7 @@ def _update_counts(db: DuckDb, step: PartialMatchProgram, cutoff: int | None) ->
         db.create_table(tables.timeline, f"SELECT series, t{keys}, {running} FROM ({numbered})")
         db.create_table(tables.series, f"SELECT DISTINCT series{keys} FROM {tables.timeline}")
     sums = ", ".join(f"sum({c}) AS {c}" for c in step.counts)
-    times = _kept_time(cutoff)
+    times = _render_kept_time(cutoff)
     grouped = ", ".join([*times, *step.key])
     group = f" GROUP BY {grouped}" if grouped else " HAVING count(*) > 0"
     selected = ", ".join([*(f"{time} AS t" for time in times), *step.key, sums])
@@ -157,7 +157,7 @@ def _update_fronts(db: DuckDb, step: PartialMatchProgram, cutoff: int | None) ->
     _create_history(db, step)
     if step.is_joined:
         _create_timeline(db, step)
-    columns = ", ".join([*(f"{time} AS t" for time in _kept_time(cutoff)), *step.key]) or "1 AS one"
+    columns = ", ".join([*(f"{time} AS t" for time in _render_kept_time(cutoff)), *step.key]) or "1 AS one"
     remaining = f"until = {NEVER}" if cutoff is None else f"until >= {cutoff}"
     return db.query(f"SELECT {columns} FROM {tables.history} WHERE {remaining}", {})
 

@@ -99,10 +99,13 @@ class PartialMatchSql:
         old, tables = arrival.old, self.tables(arrival.old)
         # What is the same throughout a series is compared first, to find the series of a row.
         same = [r for r in old.requirements if r.exact or self.counted]
-        found = all_of(self._satisfied(arrival, same, "k"))
+        found = all_of(self._requirement_conditions(arrival, same, "k"))
         pairs = f"SELECT e.*, k.series FROM ({arriving}) e JOIN {tables.series} k ON {found}"
         rest = all_of(
-            ["h.live", *self._satisfied(arrival, [r for r in old.requirements if not r.exact], "h")]
+            [
+                "h.live",
+                *self._requirement_conditions(arrival, [r for r in old.requirements if not r.exact], "h"),
+            ]
         )
         where = "" if self.counted else f" WHERE {rest}"
         # The older match is further away than the horizon, if there is one, so its order in time is right.
@@ -225,7 +228,7 @@ class PartialMatchSql:
                 bound = self.timed.bound(x, y) if x.occurrence != y.occurrence else None
                 if bound is not None:
                     left = self._number(column(x), x)
-                    right = self._shifted(self._number(column(y), y), bound[0], y)
+                    right = self._shift(self._number(column(y), y), bound[0], y)
                     out.append(f"({left} {'<' if bound[1] else '<='} {right})")
         return out
 
@@ -248,7 +251,9 @@ class PartialMatchSql:
 
     # --- requirements of older matches -----------------------------------------------------------------
 
-    def _satisfied(self, arrival: Arrival, requirements: Sequence[Requirement], table: str) -> list[str]:
+    def _requirement_conditions(
+        self, arrival: Arrival, requirements: Sequence[Requirement], table: str
+    ) -> list[str]:
         """The arriving rows satisfy these requirements of older matches, and differ where they must."""
         assert arrival.old is not None
         new = _new_aliases(arrival)
@@ -260,14 +265,14 @@ class PartialMatchSql:
                 if z.occurrence not in new:
                     continue
                 value = self._number(f"e.{self._raw(arrival, z)}", z)
-                end = self._shifted(f"{table}.c{number}", shift, z)
+                end = self._shift(f"{table}.c{number}", shift, z)
                 sign = "=" if requirement.exact else _sign(requirement)
                 out.append(f"({value} {sign} {end})")
         if table == "h" or self.counted:
-            out += self._differs(arrival, table)
+            out += self._difference_conditions(arrival, table)
         return out
 
-    def _differs(self, arrival: Arrival, table: str) -> list[str]:
+    def _difference_conditions(self, arrival: Arrival, table: str) -> list[str]:
         assert arrival.old is not None
         new = _new_aliases(arrival)
         out = []
@@ -278,7 +283,7 @@ class PartialMatchSql:
                 for mine, z, shift in ((d.left, d.right, -d.value), (d.right, d.left, d.value)):
                     if mine == x and z.occurrence in new and not self._is_implied(d):
                         value = self._number(f"e.{self._raw(arrival, z)}", z)
-                        end = self._shifted(f"{table}.q{number}", shift, z)
+                        end = self._shift(f"{table}.q{number}", shift, z)
                         out.append(f"({value} IS DISTINCT FROM {end})")
         return out
 
@@ -317,7 +322,7 @@ class PartialMatchSql:
         new = _new_aliases(arrival)
         sign = -1 if requirement.low else 1
         texts = [
-            self._shifted(self._number(f"e.{self._raw(arrival, x)}", x), sign * slack, x)
+            self._shift(self._number(f"e.{self._raw(arrival, x)}", x), sign * slack, x)
             for x, slack in requirement.terms
             if x.occurrence in new
         ]
@@ -326,7 +331,7 @@ class PartialMatchSql:
             known = arrival.old.find_requirement(z, requirement.low, requirement.strict)
             assert known is not None
             number, their_shift = known
-            texts.append(self._shifted(f"h.c{number}", their_shift - shift, z))
+            texts.append(self._shift(f"h.c{number}", their_shift - shift, z))
         if requirement.least is not None:
             texts.append(self._constant(requirement.least, requirement.terms[0][0]))
         if len(texts) == 1:
@@ -357,7 +362,7 @@ class PartialMatchSql:
     def _number(self, text: str, ref: Ref) -> str:
         return as_number(text, type_of(self.timed.part, ref))
 
-    def _shifted(self, text: str, by: Fraction, ref: Ref) -> str:
+    def _shift(self, text: str, by: Fraction, ref: Ref) -> str:
         if not by:
             return text
         if not type_of(self.timed.part, ref).step:

@@ -89,7 +89,7 @@ def release_rows(
             continue
         table = pa.concat_tables(found)
         if not each.has_time:
-            released[each.name] = _with_timestamp(table, buffer.watermark - 1)
+            released[each.name] = _set_timestamp(table, buffer.watermark - 1)
             continue
         times = table.column("t").to_numpy()
         for target, chosen in (
@@ -121,7 +121,7 @@ def _compute_watermark(program: TimedProgram, progress: Mapping[str, StreamProgr
     return min(watermarks, default=max((known.latest for known in progress.values()), default=BEGINNING))
 
 
-def _with_timestamp(table: pa.Table, time: int) -> pa.Table:
+def _set_timestamp(table: pa.Table, time: int) -> pa.Table:
     """The rows of a stream without application time, all at one timestamp."""
     position = table.schema.get_field_index("t")
     times = pa.array(np.full(table.num_rows, time))

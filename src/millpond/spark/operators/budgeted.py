@@ -25,9 +25,9 @@ from millpond.models.array_types import Ints
 from millpond.policies.registry import PolicyChoice
 from millpond.runtime.codec import decode_tables, encode_tables
 from millpond.runtime.row_kinds import BatchMeasure, RowKind
-from millpond.spark.operators.output import measure_row, report_row, result_rows
-from millpond.spark.operators.payloads import payload_batch, split_rejected
-from millpond.spark.operators.shard import WHOLE, ShardProcessor, worker_duckdb
+from millpond.spark.operators.output import build_measure_row, build_report_row, build_result_rows
+from millpond.spark.operators.payloads import build_payload_batch, split_rejected
+from millpond.spark.operators.shard import WHOLE, ShardProcessor, get_worker_duckdb
 
 # Columns beside those of a leaf: a row's place in the order of its stream, and its shard.
 ORDER, SHARD = "_order", "_shard"
@@ -54,9 +54,9 @@ class LeafMapper:
         rows = pa.Table.from_batches(parts).combine_chunks() if parts else None
         if rows is None or not rows.num_rows:
             empty = self._pack(leaf, leaf.schema.empty_table(), np.empty(0, np.int64), _TaskSummary())
-            yield payload_batch([empty] * self.program.shards)
+            yield build_payload_batch([empty] * self.program.shards)
         else:
-            yield payload_batch(self._pack_by_shard(leaf, rows))
+            yield build_payload_batch(self._pack_by_shard(leaf, rows))
 
     def _pack_by_shard(self, leaf: LeafProgram, rows: pa.Table) -> list[bytes]:
         order = rows.column(ORDER).to_numpy()
@@ -65,7 +65,7 @@ class LeafMapper:
         count = rows.num_rows
         shard = rows.column(SHARD).to_numpy()
         table = rows.select(leaf.schema.names).cast(leaf.schema)
-        values = worker_duckdb().query(f"SELECT {leaf.value} AS v FROM rows", {"rows": table}).column("v")
+        values = get_worker_duckdb().query(f"SELECT {leaf.value} AS v FROM rows", {"rows": table}).column("v")
         task = _TaskSummary(count, int(order.min()), values[-RECENT:], None)
         places = np.arange(count)
         if self.program.shards == 1:
@@ -119,7 +119,7 @@ class SheddingProcessor(ShardProcessor):
         self.choice = choice
 
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
-        db, program = worker_duckdb(), self.program
+        db, program = get_worker_duckdb(), self.program
         schemas = state_schemas(program)
         data = self.get_value(WHOLE)
         totals, batch = MissedTotals(), 0
@@ -130,18 +130,18 @@ class SheddingProcessor(ShardProcessor):
         work = ShardBatch(db, program, self.choice, shard, tables, batch + 1)
         arrivals, samples = self._unpack(payloads)
         for rows in work.run(arrivals):
-            yield from result_rows(db, rows, batch + 1)
+            yield from build_result_rows(db, rows, batch + 1)
         work.rebalance(samples)
         totals, missed, variance = totals.add(work.missed)
         packed = totals.to_bytes() + encode_tables(work.state(), schemas, program.fingerprint, batch + 1)
         self.put_value(WHOLE, packed)
-        yield report_row(RowKind.STATE, work.entries, len(packed))
+        yield build_report_row(RowKind.STATE, work.entries, len(packed))
         for name, value in (
             (BatchMeasure.SHED, work.shed),
             (BatchMeasure.MISSED, missed),
             (BatchMeasure.MISSED_VARIANCE, variance),
         ):
-            yield measure_row(name, value)
+            yield build_measure_row(name, value)
 
     def _unpack(self, payloads: Sequence[bytes]) -> tuple[dict[str, Arrivals], list[tuple[int, pa.Table]]]:
         """The arrivals of each leaf, and the samples of join keys."""

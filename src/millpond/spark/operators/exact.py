@@ -27,9 +27,9 @@ from millpond.engines.exact.synopsis import Synopsis
 from millpond.models.array_types import Ints
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.row_kinds import RowKind
-from millpond.spark.operators.output import report_row, result_rows
-from millpond.spark.operators.payloads import SHARDS, payload_batch, split_rejected
-from millpond.spark.operators.shard import ShardProcessor, worker_duckdb
+from millpond.spark.operators.output import build_report_row, build_result_rows
+from millpond.spark.operators.payloads import SHARDS, build_payload_batch, split_rejected
+from millpond.spark.operators.shard import ShardProcessor, get_worker_duckdb
 
 # Partial synopses are merged when there are more than this many.
 _MAX_PARTIALS = 16
@@ -44,7 +44,7 @@ class SynopsisMapper:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         slots = self.program.slots_of(self.stream)
-        db = worker_duckdb()
+        db = get_worker_duckdb()
         parts: list[Synopsis] = []
         for batch in batches:
             good, rejected = split_rejected(self.stream, batch)
@@ -62,7 +62,7 @@ class SynopsisMapper:
         for shard in range(SHARDS if self.program.chunked else 1):
             tables = {**(pieces.get(WHOLE_KEY, {}) if shard == 0 else {}), **pieces.get(shard, {})}
             payloads.append(encode_synopsis(Synopsis(tables), self.program.slots, self.program.fingerprint))
-        return payload_batch(payloads)
+        return build_payload_batch(payloads)
 
 
 def divide_synopsis(
@@ -95,7 +95,7 @@ class SynopsisProcessor(ShardProcessor):
         self.program = program
 
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
-        db = worker_duckdb()
+        db = get_worker_duckdb()
         slots, fingerprint = self.program.slots, self.program.fingerprint
         parts = [decode_synopsis(data, slots, fingerprint)[0] for data in payloads]
         return self._update(db, shard, Synopsis.merge(db, slots, parts))
@@ -118,7 +118,7 @@ class SynopsisProcessor(ShardProcessor):
             for term in self.program.terms:
                 if term.chunked or has_whole:
                     changes = find_changes(db, self.program, term, versions, is_first, self.types)
-                    yield from result_rows(db, changes, revision)
+                    yield from build_result_rows(db, changes, revision)
             size = self._store(now, changed, revision)
         else:
             now, size = old, sum(stored.size for stored in found)
@@ -128,7 +128,7 @@ class SynopsisProcessor(ShardProcessor):
             size += totals.bytes - sum(stored.size for stored in found)
             if changed:
                 self.put_value(TOTALS_KEY, encode_totals(ShardTotals(entries, size, revision)))
-        yield report_row(RowKind.STATE, entries, size)
+        yield build_report_row(RowKind.STATE, entries, size)
 
     # --- the state store ---------------------------------------------------------------------------
 

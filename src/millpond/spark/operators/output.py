@@ -39,7 +39,7 @@ TAIL_SCHEMA = (
 )
 
 
-def result_rows(db: DuckDb, rows: pa.Table, revision: int) -> Iterator[pa.Table]:
+def build_result_rows(db: DuckDb, rows: pa.Table, revision: int) -> Iterator[pa.Table]:
     """Rows that are added to the answer; ``w`` says how often."""
     if not rows.num_rows:
         return
@@ -53,7 +53,7 @@ def result_rows(db: DuckDb, rows: pa.Table, revision: int) -> Iterator[pa.Table]
     )
 
 
-def rejected_rows(rows: pa.Table) -> pa.Table:
+def build_rejected_rows(rows: pa.Table) -> pa.Table:
     """Rows for the folder ``_rejected``, from a table with the columns stream, reason and record."""
     columns = {f"_{name}": rows.column(name).cast(pa.string()) for name in ("stream", "reason", "record")}
     columns["_kind"] = pa.array(np.full(rows.num_rows, RowKind.REJECTED, np.int8))
@@ -61,15 +61,15 @@ def rejected_rows(rows: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def report_row(kind: int, entries: int, size: int = 0) -> pa.Table:
+def build_report_row(kind: int, entries: int, size: int = 0) -> pa.Table:
     """A report: how many ``entries`` there are, and how many bytes they take."""
     values = {"_kind": kind, "_weight": 1, "_entries": entries, "_bytes": size}
     return pa.table({name: pa.array([value], TAIL[name]) for name, value in values.items()})
 
 
-def measure_row(name: str, value: int) -> pa.Table:
+def build_measure_row(name: str, value: int) -> pa.Table:
     """The value of a measure in this batch."""
-    return report_row(RowKind.MEASURE, value).append_column("_reason", pa.array([name]))
+    return build_report_row(RowKind.MEASURE, value).append_column("_reason", pa.array([name]))
 
 
 def to_pandas(table: pa.Table, width: int) -> pd.DataFrame:

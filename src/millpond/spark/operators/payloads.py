@@ -24,7 +24,7 @@ _ARROW_SCHEMA = pa.schema(
 )
 
 
-def payload_batch(payloads: Sequence[bytes]) -> pa.RecordBatch:
+def build_payload_batch(payloads: Sequence[bytes]) -> pa.RecordBatch:
     """One payload for each shard, from shard 0 on."""
     count = len(payloads)
     nothing = pa.nulls(count, pa.string())
@@ -43,10 +43,10 @@ def split_rejected(stream: str, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, 
     if reasons.null_count == len(reasons):
         return batch, []
     bad = batch.filter(reasons.is_valid())
-    return batch.filter(reasons.is_null()), [_rejected_batch(stream, bad)]
+    return batch.filter(reasons.is_null()), [_build_rejected_batch(stream, bad)]
 
 
-def _rejected_batch(stream: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+def _build_rejected_batch(stream: str, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Rejected rows for shards that hold no state: those with a negative number."""
     count = rows.num_rows
     columns = [

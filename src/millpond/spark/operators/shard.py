@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from millpond.runtime.duckdb import DuckDb
-from millpond.spark.operators.output import rejected_rows, to_pandas
+from millpond.spark.operators.output import build_rejected_rows, to_pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +21,7 @@ WHOLE = -1
 
 
 @lru_cache(maxsize=2)
-def worker_duckdb(threads: int = 1) -> DuckDb:
+def get_worker_duckdb(threads: int = 1) -> DuckDb:
     """The DuckDB of this worker process."""
     return DuckDb(threads)
 
@@ -49,7 +49,7 @@ class ShardProcessor(StatefulProcessor):
         if shard < 0:
             for frame in rows:
                 rejected = pa.Table.from_pandas(frame, preserve_index=False)
-                yield to_pandas(rejected_rows(rejected), self.width)
+                yield to_pandas(build_rejected_rows(rejected), self.width)
             return
         payloads = [data for frame in rows for data in frame["payload"]]
         yield from (to_pandas(table, self.width) for table in self.process(int(shard), payloads))

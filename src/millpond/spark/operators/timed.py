@@ -36,9 +36,9 @@ from millpond.engines.timed.state import (
     encode_payload,
 )
 from millpond.runtime.row_kinds import LATE, RowKind
-from millpond.spark.operators.output import rejected_rows, report_row, result_rows
-from millpond.spark.operators.payloads import payload_batch, split_rejected
-from millpond.spark.operators.shard import ShardProcessor, worker_duckdb
+from millpond.spark.operators.output import build_rejected_rows, build_report_row, build_result_rows
+from millpond.spark.operators.payloads import build_payload_batch, split_rejected
+from millpond.spark.operators.shard import ShardProcessor, get_worker_duckdb
 
 # The column with the timestamp of every row, also of rows that cannot match.
 TIMESTAMP = "_timestamp"
@@ -53,7 +53,7 @@ class TimedMapper:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         inputs = self.program.inputs_of(self.stream)
-        db = worker_duckdb()
+        db = get_worker_duckdb()
         parts: dict[str, list[pa.Table]] = {each.name: [] for each in inputs}
         latest: int | None = None
         for batch in batches:
@@ -68,7 +68,7 @@ class TimedMapper:
                 latest = last if latest is None or (last is not None and last > latest) else latest
         rows = {name: pa.concat_tables(tables) for name, tables in parts.items() if tables}
         progress = {} if latest is None else {self.stream: latest}
-        yield payload_batch([encode_payload(self.program, rows, progress)])
+        yield build_payload_batch([encode_payload(self.program, rows, progress)])
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class EndOfInputMapper:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if sum(batch.num_rows for batch in batches):
-            yield payload_batch([encode_payload(self.program, {}, {END: 0})])
+            yield build_payload_batch([encode_payload(self.program, {}, {END: 0})])
 
 
 class TimedProcessor(ShardProcessor):
@@ -93,21 +93,21 @@ class TimedProcessor(ShardProcessor):
         self.program = program
 
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
-        db, program = worker_duckdb(os.cpu_count() or 1), self.program
+        db, program = get_worker_duckdb(os.cpu_count() or 1), self.program
         held = self.get_value(BUFFER_KEY)
         buffer = ReorderBuffer() if held is None else decode_buffer(program, held)
         data = self.get_value(MATCHES_KEY)
         state, revision = ({}, 0) if data is None else decode_matches(program, data)
         release = self._release_rows(buffer, payloads)
         if release.late:
-            yield _late_rows(program, release.late)
+            yield _build_late_rows(program, release.late)
         size = 0 if data is None else len(data)
         if release.released or data is None:
             change = advance(db, program, state, release.released, release.buffer.watermark)
             for term in program.terms:
                 sql = term.changes_sql(self.types, first=data is None)
                 found = db.query(sql, change.term_tables(program, state, term))
-                yield from result_rows(db, found, revision + 1)
+                yield from build_result_rows(db, found, revision + 1)
             state = change.state
             matches = encode_matches(program, state, revision + 1)
             self.put_value(MATCHES_KEY, matches)
@@ -115,8 +115,8 @@ class TimedProcessor(ShardProcessor):
         held = encode_buffer(program, release.buffer)
         self.put_value(BUFFER_KEY, held)
         entries = sum(table.num_rows for table in state.values())
-        yield report_row(RowKind.STATE, entries, size + len(held))
-        yield report_row(RowKind.BUFFERED, release.buffer.count_rows(program))
+        yield build_report_row(RowKind.STATE, entries, size + len(held))
+        yield build_report_row(RowKind.BUFFERED, release.buffer.count_rows(program))
 
     def _release_rows(self, buffer: ReorderBuffer, payloads: Sequence[bytes]) -> Release:
         rows: dict[str, list[pa.Table]] = {}
@@ -131,7 +131,7 @@ class TimedProcessor(ShardProcessor):
         return release_rows(self.program, buffer, collected, progress, time.time())
 
 
-def _late_rows(program: TimedProgram, late: Mapping[str, pa.Table]) -> pa.Table:
+def _build_late_rows(program: TimedProgram, late: Mapping[str, pa.Table]) -> pa.Table:
     """Late rows for the folder ``_rejected``, each with its timestamp and the columns that the query uses."""
     streams, reasons, records = [], [], []
     for column in program.time_columns:
@@ -140,4 +140,4 @@ def _late_rows(program: TimedProgram, late: Mapping[str, pa.Table]) -> pa.Table:
             streams.append(column.stream)
             reasons.append(f"{LATE} the watermark had already passed {timestamp:%Y-%m-%d %H:%M:%S.%f} UTC")
             records.append(json.dumps({column.column: timestamp.isoformat(), **row.values}, default=str))
-    return rejected_rows(pa.table({"stream": streams, "reason": reasons, "record": records}))
+    return build_rejected_rows(pa.table({"stream": streams, "reason": reasons, "record": records}))

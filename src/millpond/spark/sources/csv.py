@@ -12,7 +12,7 @@ from millpond.spark.sources.reading import TableReader
 _SPARE_FIELDS = 16
 
 
-def csv_damage(reader: TableReader, record: Column) -> Column:
+def find_csv_damage(reader: TableReader, record: Column) -> Column:
     """Which field of a line is wrong, or how many fields there are."""
     names = [column.name for column in reader.table.columns]
     declared, most = len(names), len(names) + _SPARE_FIELDS

@@ -52,11 +52,11 @@ def read_json_lines(reader: TableReader) -> RawRows:
     frame = frame.where(F.col(_PARSED).isNotNull())  # NULL is a blank line
     frame = frame.select("*", *(F.col(_PARSED).getField(name).alias(name) for name in schema.names))
     is_bad = F.col(_PARSED).getField(CORRUPT).isNotNull() | ~F.col(_WHOLE)
-    damage = F.when(is_bad, F.coalesce(json_damage(reader, F.col(RECORD)), F.lit(UNKNOWN_MISFIT)))
+    damage = F.when(is_bad, F.coalesce(find_json_damage(reader, F.col(RECORD)), F.lit(UNKNOWN_MISFIT)))
     return fit_columns(reader.table, frame, damage, F.col(RECORD))
 
 
-def json_damage(reader: TableReader, record: Column) -> Column:
+def find_json_damage(reader: TableReader, record: Column) -> Column:
     """Why a record is not a JSON object with values of the declared types."""
     texts, values = (
         F.from_json(record, T.MapType(StringType(), type_), reader.record_options).alias(name)

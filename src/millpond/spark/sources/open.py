@@ -18,11 +18,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from millpond.errors import MillpondError, one_line
 from millpond.query.model import Table
-from millpond.spark.failure import cause_of
+from millpond.spark.failure import find_cause
 from millpond.spark.sources.checks import check_rows
-from millpond.spark.sources.csv import csv_damage
+from millpond.spark.sources.csv import find_csv_damage
 from millpond.spark.sources.expressions import column_named, null_columns
-from millpond.spark.sources.json import json_damage, read_json_lines
+from millpond.spark.sources.json import find_json_damage, read_json_lines
 from millpond.spark.sources.opened import REASON, RECORD, OpenSource
 from millpond.spark.sources.reading import (
     CORRUPT,
@@ -112,7 +112,7 @@ def _explain_failure(reader: TableReader, error: Exception) -> MillpondError:
     if "DATA_SOURCE_NOT_FOUND" in text or "DATA_SOURCE_NOT_ENABLED" in text:
         message = f"{name}: Spark has no format {one_line(reader.format, 40)}"
         return MillpondError(message, remedy="correct it, or add the package that contains it to Spark")
-    cause = one_line(cause_of(error), 200)
+    cause = one_line(find_cause(error), 200)
     return MillpondError(f"{name}: Spark cannot open it: {cause}", remedy="correct its USING and OPTIONS")
 
 
@@ -145,9 +145,9 @@ def _read_leniently(reader: TableReader) -> RawRows:
     frame = reader.load(reader.format, wide, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
     record = F.col(CORRUPT)
     if reader.format == "json":
-        damage = json_damage(reader, record)
+        damage = find_json_damage(reader, record)
     elif reader.format == "csv":
-        damage = csv_damage(reader, record)
+        damage = find_csv_damage(reader, record)
     else:
         message = "not valid XML, or a value is not of its declared type; these columns are NULL: "
         damage = F.concat(F.lit(message), F.array_join(null_columns(reader.table), ", "))

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from millpond.engines.budgeted.compile import checkpoint_layout, compile_budgeted
+from millpond.engines.budgeted.compile import compile_budgeted, describe_layout
 from millpond.engines.budgeted.plan import Band, BudgetedPlan, JoinTree, plan_budgeted
 from millpond.engines.budgeted.program import JoinKeyKind
 from millpond.errors import MillpondError
@@ -135,7 +135,7 @@ def test_checkpoints_know_the_parts_of_a_program_by_their_first_names() -> None:
     program = compile_budgeted(
         plan_query("SELECT R.A, COUNT(*) FROM R, S WHERE R.A = S.A GROUP BY R.A"), 10, Dialect.DUCKDB
     )
-    names = set(re.findall(r"\b([A-Z]\w+Program)\(", checkpoint_layout(program)))
+    names = set(re.findall(r"\b([A-Z]\w+Program)\(", describe_layout(program)))
     assert names == {
         "TermProgram",
         "SelectProgram",
@@ -144,4 +144,4 @@ def test_checkpoints_know_the_parts_of_a_program_by_their_first_names() -> None:
         "SideProgram",
         "GroupProgram",
     }
-    assert "<Kind.NUMBER: 'number'>" in checkpoint_layout(program)
+    assert "<Kind.NUMBER: 'number'>" in describe_layout(program)

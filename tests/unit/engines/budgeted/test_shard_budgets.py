@@ -67,6 +67,6 @@ def test_a_restarted_shard_computes_the_same_budgets() -> None:
             budgets.observe(samples, 3000)
             budgets.rebalance(unscored)
         again = ShardBudgets(5000, 3, 2)
-        again.load(other.state())
+        again.load(other.save())
         other = again
         assert (one.tuples == other.tuples).all()

@@ -60,12 +60,12 @@ def test_few_values_in_many_counters_are_estimated_exactly() -> None:
 def test_an_ams_sketch_is_restored_from_its_state() -> None:
     sketch, again = AmsSketch(1024), AmsSketch(1024)
     sketch.add(np.arange(5000))
-    again.load(sketch.state())
+    again.load(sketch.save())
     assert again.estimate_pairs(np.arange(100)) == sketch.estimate_pairs(np.arange(100))
 
 
 def test_estimates_add_up() -> None:
-    assert MissedEstimate(3, 4) + MissedEstimate(1, 2).times(3) == MissedEstimate(6, 22)
+    assert MissedEstimate(3, 4) + MissedEstimate(1, 2).scale(3) == MissedEstimate(6, 22)
 
 
 def test_reservoir_sampling_is_uniform() -> None:
@@ -110,7 +110,7 @@ def test_a_bloom_filter_is_restored_from_its_state() -> None:
     seen = create_bloom_filter(10, 1)
     seen.add(np.arange(1000))
     again = create_bloom_filter(10, 1)
-    again.load(seen.state())
+    again.load(seen.save())
     values = np.arange(100_000)
     assert (
         again.contains(values) == seen.contains(values)
