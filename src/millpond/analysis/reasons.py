@@ -13,10 +13,12 @@ from millpond.query.time_order import TimeOrder
 
 _UNDETERMINED = {
     UndeterminedCode.TOO_MANY_ALTERNATIVES: (
-        "the condition has too many combinations of ORs between columns of different streams to check them all; "
-        "use fewer of them"
+        "the condition has too many combinations of ORs between columns of different streams to check them "
+        "all; use fewer of them"
     ),
-    UndeterminedCode.NO_SYNOPSIS: "no criterion fails, but Millpond knows no way to keep only a bounded part of the streams",
+    UndeterminedCode.NO_SYNOPSIS: (
+        "no criterion fails, but Millpond knows no way to keep only a bounded part of the streams"
+    ),
     UndeterminedCode.UNCONFIRMED: "memory may have to grow, but no input was found that proves it",
     UndeterminedCode.TOO_MANY_ORDERS: "its columns can be ordered in too many ways to check them all",
     UndeterminedCode.NO_STREAM: "it reads no stream",

@@ -1,7 +1,7 @@
 """The eviction policies of Millpond: their names, what they do, and which commands offer them.
 
-This is the only list of policies.  ``millpond run --policy``, the lookup relations and ``millpond lab`` read it.
-It imports no policy, so that the command line starts quickly.
+This is the only list of policies.  ``millpond run --policy``, the lookup relations and ``millpond lab`` read
+it.  It imports no policy, so that the command line starts quickly.
 """
 
 from __future__ import annotations
