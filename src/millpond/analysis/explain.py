@@ -33,7 +33,7 @@ def explain(verdict: Verdict) -> str:
       answer  1 entry  rows already written, where A = 10
     >>> print(check(streams + "SELECT A FROM S, T WHERE B < D AND A = 10").explain())
     unbounded: memory must grow with the streams, whatever the program
-      B < D: S.B and T.D can take any number of values, and every match counts:
+      B < D: S.B and T.D can take infinitely many values, and every match counts:
         the number of rows of S that a future row of T matches depends on every
         value seen so far.
     """
@@ -99,7 +99,7 @@ def _render_kept_lines(verdict: Verdict) -> list[str]:
 
 
 def _is_never_true(verdict: Verdict) -> bool:
-    """The condition contradicts itself."""
+    """Whether the condition contradicts itself."""
     return verdict.plan is not None and not any(select.needs for select in verdict.plan.selects)
 
 

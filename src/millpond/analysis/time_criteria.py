@@ -83,7 +83,7 @@ def find_conflict_in_time(regions: JoinRegions) -> Violation | None:
 
 
 def is_free_of_conflict(regions: JoinRegions) -> bool:
-    """T1 and T2 hold even if no join is redundant and columns are alike only where they always are."""
+    """Whether T1 and T2 hold even if no join is redundant and columns are alike only if they always are."""
     columns = regions.find_joined_columns()
     among = np.ix_(columns, columns)
     joins = (regions.joins & regions.across)[among]
@@ -163,7 +163,7 @@ class _TimeCriteria:
         return None
 
     def may_conflict(self, stream: int) -> bool:
-        """The stream has two different joins outside, or one, and a stream before it has one too."""
+        """Whether the stream has two different joins outside, or one, and a stream before it has one too."""
         time, outside = self.regions.time, self._outside(stream)
         small, large = (np.asarray(joins.any(axis=(0, 2))) for joins in self._joins_to(stream, outside))
         used = np.flatnonzero(small | large)

@@ -168,7 +168,7 @@ def best_rate(steps: Floats) -> Floats:
 
 
 def surplus(price: float) -> Valuation:
-    """The benefit of a tuple less the price of its slot, if it is evicted at the best time.
+    """The benefit of a tuple less the price of its place in memory, if it is evicted at the best time.
 
     It is kept for at least one step, so the surplus of a tuple that never earns the price is negative.
     """

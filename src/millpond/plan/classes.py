@@ -56,7 +56,7 @@ class ColumnClasses:
     allowed: tuple[Range, ...] = ()
 
     def admits(self, point: Fraction | None) -> bool:
-        """A row with this value can be part of a match."""
+        """Whether a row with this value can be part of a match."""
         return point is None or not self.allowed or any(point in r for r in self.allowed)
 
     @property
@@ -189,7 +189,7 @@ def _count_values(part: Part, ref: Ref, low: Fraction, high: Fraction) -> int:
 
 
 def _has_values_beyond(part: Part, ref: Ref, own: Range, edge: Fraction, lower: bool) -> bool:
-    """The column has values beyond an edge."""
+    """Whether the column has values beyond an edge."""
     for r in _allowed_ranges(part, ref):
         end = r.low if lower else r.high
         limit = own.low if lower else own.high

@@ -57,7 +57,7 @@ class SelectNeeds:
 class TimedPlan:
     """The plan of a bounded query in which timestamps matter: the needs of every select.
 
-    The partial matches that are kept for them follow (``partial_matches.py``).
+    ``partial_matches.py`` derives from them which partial matches are kept.
     """
 
     query: Query
@@ -65,7 +65,7 @@ class TimedPlan:
 
 
 def find_separate_needs(need: Need, wanted: Sequence[Need]) -> list[Need]:
-    """The other needs of the same aggregate, if its matches are all combinations of the needs' matches.
+    """The other needs of an aggregate, if its matches are the cross product of their matches; otherwise none.
 
     One of them is counted; of the others only the existence of a match matters.
     """

@@ -62,7 +62,7 @@ def _find_windows(timed: TimedNeed) -> dict[str, int]:
 
 
 def _describe_recent_rows(timed: TimedNeed, alias: str, retention: int) -> Kept:
-    """The rows of the last so much time; their number follows from the declared rate of the stream."""
+    """The rows kept for a window; their number follows from the declared rate of the stream."""
     table = timed.part.select.occurrence(alias).table
     keeps = (f"rows of the last {format_duration(retention)}",)
     rate = parse_rate(table.properties.get("rate", ""))
@@ -173,7 +173,7 @@ def _describe_front(match_set: PartialMatchSet) -> tuple[str, ...]:
 def _count_entries(
     sizes: list[int | None], compared: list[int | None], differing: int, counted: bool
 ) -> int | None:
-    """The product of the sizes; in a Pareto front, all other requirements determine the largest one."""
+    """The product of the sizes.  On a Pareto front, the others fix the requirement with the most values."""
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes):
         return None

@@ -1,4 +1,4 @@
-"""The partial matches that a query in time keeps: one set for every set of streams whose rows can come first.
+"""Which partial matches a timed query keeps: one set for each set of streams whose rows can come first.
 
 Two things are kept of a partial match: the columns that the result needs, and its requirements, a lower or an
 upper bound for each column still to come.  A counted need counts the matches with equal values.  An existence
@@ -107,13 +107,13 @@ class TimedNeed:
         self.order = TimeOrder(need.part)
         self.result_columns = tuple(sorted(set(result_columns), key=str))
         if len(self.order.groups) > _MAX_GROUPS:
-            raise NoPlanError(f"more than {_MAX_GROUPS} streams are joined in time")
+            raise NoPlanError(f"the query joins more than {_MAX_GROUPS} time groups")
         self._time_columns = set(find_time_columns(need.part.select).values())
         for group in self.order.groups:
             time_column = self.order.time_columns.get(group[0])
             unbounded = time_column is not None and self.closure.range(time_column).high is None
             if unbounded and self.order.is_finite(group):
-                raise NoPlanError(f"{group[0]} ends at a timestamp that only a relation knows")
+                raise NoPlanError(f"the last timestamp of {group[0]} depends on the rows of a relation")
         self._values = [
             n.ref
             for n in self.closure.nodes
@@ -121,11 +121,11 @@ class TimedNeed:
         ]
 
     def is_value(self, ref: Ref) -> bool:
-        """The column is compared by value, not only by the order of arrival."""
+        """Whether the column is compared by value, not only by the order of arrival."""
         return ref in self._values
 
     def _is_value_timestamp(self, ref: Ref) -> bool:
-        """The timestamp is compared by value: it is a relation's, or a time column compared with one."""
+        """Whether the timestamp is compared by value: it is a relation's or compared with a relation's."""
         if ref.occurrence in self.order.relations:
             return True
         relations = [n.ref for n in self.closure.nodes if n.ref.occurrence in self.order.relations]
@@ -149,7 +149,8 @@ class TimedNeed:
     def retention(self, alias: str) -> int | None:
         """For how many microseconds rows of a stream can match later rows within a window; None without one.
 
-        Streams that share no window with it can be within the horizon of each other, one after the next.
+        For a stream that shares no window with it, rows can match through a chain in which each is within the
+        horizon of the next; the longest possible chain is assumed.
         """
         if not self.order.horizon:
             return None
@@ -159,7 +160,7 @@ class TimedNeed:
 
     @cached_property
     def lookback(self) -> int:
-        """For how many microseconds rows are joined with partial matches as of then; 0 without windows."""
+        """How many microseconds back rows read past versions of partial matches; 0 without windows."""
         if not self.order.horizon:
             return 0
         return self.order.horizon + max(self.retention(alias) or 0 for alias in self.aliases)
@@ -241,7 +242,10 @@ class TimedNeed:
             for arrival in plan.arrivals:
                 for ref, distance in self._find_distances(plan.match_set, arrival):
                     if distance and not type_of(self.part, ref).step:
-                        raise NoPlanError(f"{ref} is compared at a distance, and its values are rounded")
+                        raise NoPlanError(
+                            f"{ref} is floating-point and compared at a distance; "
+                            "rounding could change the answer"
+                        )
 
     def _find_distances(self, match_set: PartialMatchSet, arrival: Arrival) -> Iterator[tuple[Ref, Fraction]]:
         """Every distance at which rows of an arrival are compared, with the column it is added to."""
@@ -322,7 +326,7 @@ class TimedNeed:
         return kept
 
     def _implies(self, y: Ref, slack_y: Fraction, x: Ref, slack_x: Fraction, low: bool) -> bool:
-        """In every match, the bound set by ``y`` implies the one set by ``x``."""
+        """Whether, in every match, the bound set by ``y`` implies the one set by ``x``."""
         pair = (x, y) if low else (y, x)
         i, j = self.closure.index[pair[0]], self.closure.index[pair[1]]
         if self.closure.origin[i] != self.closure.origin[j] or not self.closure.finite[i, j]:
@@ -343,7 +347,7 @@ class TimedNeed:
         )
 
     def _find_least(self, low: bool, partners: Sequence[tuple[Ref, Fraction]]) -> Fraction | None:
-        """The value at or below which (for upper bounds: above which) nothing is required of any partner."""
+        """The value at or below which (upper bounds: at or above which) nothing is required of a partner."""
         ends = []
         for z, shift in partners:
             r = self.closure.range(z)

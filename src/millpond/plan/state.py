@@ -50,7 +50,7 @@ class Kept:
 
 
 class Window(TypedDict):
-    """The rows of a stream that are kept: those of the last so many seconds."""
+    """A window: how many seconds the rows of a stream are kept."""
 
     stream: str
     seconds: float

@@ -25,7 +25,7 @@ UNDER, AMONG, OVER = -1, 0, 1
 class Extreme:
     """Which rows of a class are kept: those with the weakest requirements.
 
-    With ``smallest``, a row requires of each partner z to be at least (if strict: above) the maximum of
+    With ``smallest``, a row requires each partner z to be at least (if strict: above) the maximum of
     ``x - slack`` over its ``columns`` x; the smallest is the weakest.  Otherwise it requires z to be at most
     the minimum of ``x + slack``; the largest is the weakest.  ``slacks[z][x]`` is (slack, strict).  The
     requirements of a row on different partners differ in ``spreads`` ways at most.

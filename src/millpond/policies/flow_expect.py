@@ -31,8 +31,8 @@ class FlowPlan:
 class _FlowGraph:
     """The arcs of the graph for given numbers of candidates and steps; only their costs change.
 
-    A unit of flow is a slot.  It waits in the pool of a step, or holds a tuple from its arrival until it
-    returns to the pool of a later step.
+    A unit of flow is a place in memory.  It waits in the pool of a step, or holds a tuple from its arrival
+    until it returns to the pool of a later step.
     """
 
     tails: Ints
@@ -69,7 +69,7 @@ def _build_graph(candidates: int, ahead: int, size: int) -> _FlowGraph:
 
 
 def find_best_plan(certain: Floats, uncertain: Floats, size: int) -> FlowPlan:
-    """The predetermined plan with the highest expected benefit for ``size`` slots (Theorem 2, Corollary 6).
+    """The predetermined plan with the highest expected benefit for ``size`` places (Theorem 2, Corollary 6).
 
     ``certain[i, j]`` is the benefit of candidate i at step j+1 from now; ``uncertain[i, j]`` that of the i-th
     tuple still to come: two arrive at each step but the last.

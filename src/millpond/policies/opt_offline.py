@@ -44,8 +44,9 @@ def find_matches(r: Ints, s: Ints) -> Matches:
 def plan_join(r: Ints, s: Ints, size: int, warm_up: int = 0) -> JoinPlan:
     """The plan that finds the most results from step ``warm_up`` on with ``size`` kept tuples.
 
-    Min-cost flow: ``size`` units flow along a chain of steps.  A unit leaves the chain when its slot takes an
-    arriving tuple, passes from match to match of that tuple, and returns to the chain after one of them.
+    Min-cost flow: ``size`` units flow along a chain of steps.  A unit, a place in memory, leaves the
+    chain when it takes an arriving tuple, passes from match to match of that tuple, and returns to the chain
+    after one of them.
     There is one arc for each match and one for the return after it; steps without a match need no node.
     """
     steps = len(r)

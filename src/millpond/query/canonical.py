@@ -1,4 +1,4 @@
-"""The canonical form of a query: equal for two queries exactly if they mean the same state.
+"""The canonical form of a query: equal for two queries if and only if their state has the same meaning.
 
 The fingerprints of state layouts and of checkpoints are made from it, so a change of this form makes the
 checkpoints of earlier versions unreadable.

@@ -34,7 +34,7 @@ def find_time_columns(select: Select) -> dict[str, Ref]:
 
 
 def is_timed(part: Part) -> bool:
-    """Timestamps matter: the part compares those of streams, or has finite streams or relations."""
+    """Whether timestamps matter: the part compares those of streams, or has finite streams or relations."""
     order = TimeOrder(part)
     if order.relations or any(order.is_finite(group) for group in order.groups):
         return True
@@ -89,7 +89,7 @@ class TimeOrder:
         return tuple(tuple(group) for group in groups)
 
     def _share_a_window(self, one: Ref, other: Ref) -> bool:
-        """The two timestamps are equal, or their distance is bounded in both directions."""
+        """Whether the two timestamps are equal, or their distance is bounded in both directions."""
         if self._closure.has_fixed_difference(one, other):
             return True
         return self._lag(one, other) is not None and self._lag(other, one) is not None
@@ -115,16 +115,16 @@ class TimeOrder:
         return self.groups[self.group_numbers[alias]]
 
     def is_not_after(self, earlier: TimeGroup, later: TimeGroup) -> bool:
-        """``earlier`` comes before ``later`` or, with windows, at most a fixed time after it."""
+        """Whether ``earlier`` comes before ``later`` or, with windows, at most a fixed time after it."""
         return self._bound(earlier, later) is not None
 
     def is_before(self, earlier: TimeGroup, later: TimeGroup) -> bool:
-        """``earlier.ts < later.ts`` in every match."""
+        """Whether ``earlier.ts < later.ts`` in every match."""
         bound = self._bound(earlier, later)
         return bound is not None and bound[1]
 
     def is_never_together(self, a: TimeGroup, b: TimeGroup) -> bool:
-        """``a.ts <> b.ts`` in every match."""
+        """Whether ``a.ts <> b.ts`` in every match."""
         if self.is_before(a, b) or self.is_before(b, a):
             return True
         mine = {self.time_columns[alias] for alias in a if alias in self.time_columns}
@@ -182,7 +182,7 @@ class TimeOrder:
         return self._closure.index[self.time_columns[alias]]
 
     def is_finite(self, group: TimeGroup) -> bool:
-        """The group has finitely many rows."""
+        """Whether the group has finitely many rows."""
         if group == self.relations:
             return True
         ref = self.time_columns.get(group[0])
@@ -208,7 +208,7 @@ class TimeOrder:
     # --- partial matches -------------------------------------------------------------------------------
 
     def can_be_partial(self, members: Collection[TimeGroup]) -> bool:
-        """Rows of ``members`` can have arrived while those of all other groups are still to come."""
+        """Whether rows of ``members`` can have arrived while those of all other groups are still to come."""
         return not any(
             self.is_not_after(other, member)
             for member in members
@@ -217,11 +217,11 @@ class TimeOrder:
         )
 
     def can_come_together(self, members: Collection[TimeGroup]) -> bool:
-        """Rows of all ``members`` can arrive at the same timestamp or, with windows, within the horizon."""
+        """Whether rows of all ``members`` can arrive at one timestamp (with windows: within the horizon)."""
         return self.horizon > 0 or not any(self.is_never_together(a, b) for a, b in combinations(members, 2))
 
     def can_come_after(self, members: Collection[TimeGroup], earlier: Collection[TimeGroup]) -> bool:
-        """Rows of ``members`` can arrive, at one timestamp, after those of ``earlier``."""
+        """Whether rows of ``members`` can arrive, at one timestamp, after those of ``earlier``."""
         return not any(self.is_not_after(member, other) for member in members for other in earlier)
 
     def partial_sets(self) -> Iterator[tuple[TimeGroup, ...]]:

@@ -116,7 +116,7 @@ def _median_sql(keys: Sequence[str], table: str) -> str:
 
 
 def has_monotone_having(select: Select) -> bool:
-    """A group that passes HAVING passes it forever, because aggregates only move in one direction."""
+    """Whether a group that passes HAVING passes it forever: its aggregates only move in one direction."""
     return _is_monotone(select.having)
 
 

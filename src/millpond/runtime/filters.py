@@ -107,7 +107,7 @@ def bound_sql(point: Fraction, type_: SqlType, points: Points, dialect: Dialect)
 
 
 def range_sql(x: str, r: Range, type_: SqlType, points: Points, dialect: Dialect) -> str:
-    """The value lies in the range."""
+    """SQL for: the value lies in the range."""
     value = comparable_sql(x, type_, dialect)
     parts = []
     if r.low is not None and (r.low != type_.low or r.low_strict):

@@ -23,7 +23,7 @@ class RowKind(IntEnum):
 class BatchMeasure(StrEnum):
     """What an operator counts per micro-batch; each measure is summed over the shards."""
 
-    SHED = "shed"  # tuples dropped because of the memory budget
+    SHED = "shed"  # tuples shed because of the memory budget
     MISSED = "missed"  # results lost by shedding, an estimate
     MISSED_VARIANCE = "missed_variance"  # the variance of that estimate
     LOOKUPS = "lookups"  # keys looked up, in the cache or in the database

@@ -18,7 +18,7 @@ from millpond.spark.operators.shard import ShardProcessor
 from millpond.spark.sources.schema import spark_schema
 
 REVISION, RETRACTED = "_revision", "_retracted"
-# The note of a result, which has none.
+# The column _note of a result: always NULL.
 NO_NOTE = (
     "CAST(NULL AS STRUCT<entries: BIGINT, bytes: BIGINT, stream: STRING, reason: STRING, record: STRING>)"
 )

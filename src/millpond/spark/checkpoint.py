@@ -100,7 +100,7 @@ class Folders:
             return ""
 
     def _check_output(self, run: str | None) -> None:
-        """Refuse an output folder with files of anything but the run to continue."""
+        """Refuse an output folder that holds files, unless the run to continue wrote them."""
         owner = self._read_owner()
         if run is not None and owner == run:
             return

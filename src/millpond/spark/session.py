@@ -81,7 +81,8 @@ def open_session(master: str | None = None) -> Iterator[SparkSession]:
         finally:
             if ours:
                 with suppress(Py4JError, PySparkException, OSError), warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # that a JVM which was killed did not end well
+                    # hide the warning that a killed JVM did not exit cleanly
+                    warnings.simplefilter("ignore")
                     spark.stop()
 
 

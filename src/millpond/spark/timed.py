@@ -83,7 +83,7 @@ def _reject_null_timestamps(source: OpenSource, table: Table) -> OpenSource:
     assert table.time is not None
     is_null = F.col(Dialect.SPARK.name_of(table.time)).isNull()
     row = F.to_json(F.struct(*(F.col(Dialect.SPARK.name_of(c.name)) for c in table.columns)))
-    reason = F.when(is_null, f"{table.time} is NULL, and rows are ordered by it")
+    reason = F.when(is_null, f"{table.time} is NULL, but every row needs a timestamp")
     record = F.when(is_null, row)
     if source.rejects:
         reason, record = F.coalesce(F.col(REASON), reason), F.coalesce(F.col(RECORD), record)

@@ -89,30 +89,30 @@ SNAPSHOTS = {
         "SELECT DISTINCT G FROM U",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          U.G is in a result without duplicates and can take any number of values:
+          U.G is in a result without duplicates and can take infinitely many values:
             every value must be kept to recognise duplicates.""",
     ),
     "an equality join is not reported again as an inequality join": (
         "SELECT 1 FROM U, V WHERE G = NAME",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          G = NAME: U.G and V.NAME can take any number of values: every value seen on
-            one side must be kept, because a match may still come on the other.""",
+          G = NAME: U.G and V.NAME can take infinitely many values: every value seen
+            on one side must be kept, because a match may still come on the other.""",
     ),
     "the projection and the join are two reasons": (
         "SELECT A FROM S, T WHERE A = D",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          S.A is in the result and can take any number of values: every value must be
-            kept for matching rows that are still to come.
-          A = D: S.A and T.D can take any number of values: every value seen on one
+          S.A is in the result and can take infinitely many values: every value must
+            be kept for matching rows that are still to come.
+          A = D: S.A and T.D can take infinitely many values: every value seen on one
             side must be kept, because a match may still come on the other.""",
     ),
     "a counted inequality": (
         "SELECT A FROM S JOIN T ON B <= D WHERE A = 10",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          B <= D: S.B and T.D can take any number of values, and every match counts:
+          B <= D: S.B and T.D can take infinitely many values, and every match counts:
             the number of rows of S that a future row of T matches depends on every
             value seen so far.""",
     ),
@@ -120,7 +120,7 @@ SNAPSHOTS = {
         "SELECT COUNT(*) FROM S, T WHERE B != D",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          B != D: S.B and T.D can take any number of values, and every match counts:
+          B != D: S.B and T.D can take infinitely many values, and every match counts:
             the number of rows of S that a future row of T matches depends on how
             often each value was seen.""",
     ),
@@ -128,8 +128,8 @@ SNAPSHOTS = {
         "SELECT DISTINCT A FROM S, T WHERE B < D AND C < E AND A = 10",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          B < D AND C < E: which rows of S a future row of T matches depends on S.B
-            and S.C at once: no row of S is the best for all future rows, so none can
+          B < D AND C < E: whether a future row of T matches a row of S depends on
+            both S.B and S.C: no row of S is the best for all future rows, so none can
             be dropped.""",
     ),
     "a column wanted large and small": (
@@ -151,13 +151,13 @@ SNAPSHOTS = {
         "SELECT MEDIAN(A) FROM S",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          S.A can take any number of values, and MEDIAN(A) depends on all of them.""",
+          S.A can take infinitely many values, and MEDIAN(A) depends on all of them.""",
     ),
     "an unbounded group": (
         "SELECT A, COUNT(*) FROM S GROUP BY A",
         """\
         unbounded: memory must grow with the streams, whatever the program
-          S.A is a group column and can take any number of values: every value is a
+          S.A is a group column and can take infinitely many values: every value is a
             group that must be kept.""",
     ),
 }

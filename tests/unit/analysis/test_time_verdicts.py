@@ -77,7 +77,7 @@ def test_the_counterexamples_in_words() -> None:
         "  come before a stream.",
     ]
     assert verdict_of(TOO_STRICT).explain().splitlines()[0] == (
-        "bounded: finite; its size depends on the data (see state_entries in the metrics)"
+        "bounded: the state is finite; its size depends on the data (see state_entries in the metrics)"
     )
 
 

@@ -34,7 +34,7 @@ from millpond.query.model import Ref
 
 # The most copies of a probe's rows that are tried to reach a HAVING threshold.
 _MAX_COPIES = 240
-# The most rounds for which windows double.
+# The most rounds for which the spacing doubles.
 _MAX_DOUBLING = 40
 
 

@@ -1,7 +1,7 @@
 """Solves for the values of a witness: one full assignment of all columns per round (Lemma A.2 of paper 1).
 
-The moving columns of a violation are placed far apart, one window per round, and the closure fills in every
-other column.
+The moving columns of a violation are placed far apart, in one range of values per round, and the closure
+fills in every other column.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from millpond.query.trees import sorted_refs
 from millpond.query.types import Domain
 
 Assignment = dict[Ref, Fraction]
-# Maps a round to its window; must not decrease.
+# Maps a round to the number of its range of values; must not decrease.
 Spacing = Callable[[int], int]
 
 
 def even_spacing(i: int) -> int:
-    """One window per round."""
+    """One range of values per round."""
     return i
 
 
 def midpoint_free_spacing(i: int) -> int:
-    """No window is the mean of two others: the binary digits of ``i``, read in base 3.
+    """No range is the mean of two others: the binary digits of ``i``, read in base 3.
 
     >>> [midpoint_free_spacing(i) for i in range(6)]
     [0, 1, 3, 4, 9, 10]
@@ -37,7 +37,7 @@ def midpoint_free_spacing(i: int) -> int:
 
 
 def doubling_spacing(i: int) -> int:
-    """No window is the mean of others: powers of two."""
+    """No range is the mean of others: powers of two."""
     return (1 << i) - 1
 
 
@@ -131,7 +131,7 @@ class ValueLayout:
         )
 
     def _place(self, moved: MovingColumns, i: int) -> tuple[Fraction, Fraction]:
-        """The start of the window of round ``i``, and the gap between columns within it."""
+        """The start of the range of round ``i``, and the gap between columns within it."""
         levels = sorted({t.level for t in self._violation.moving if t.region == moved.region})
         window = self._spacing(i) if moved.direction > 0 else self._windows - 1 - self._spacing(i)
         window += levels.index(moved.level) * self._windows
@@ -156,7 +156,7 @@ class ValueLayout:
         return _floor(min(ends), self._step), _ceil(max(ends), self._step)
 
     def _offsets(self, moved: MovingColumns, gap: Fraction) -> Assignment:
-        """Offsets within a window that satisfy the bounds between the moving columns."""
+        """Offsets within a range that satisfy the bounds between the moving columns."""
         placed: Assignment = {}
         for ref in moved.columns:
             placed[ref] = self._offset(ref, placed, gap)

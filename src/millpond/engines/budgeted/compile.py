@@ -28,7 +28,7 @@ from millpond.runtime.arrow_ipc import schema_to_bytes
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 
-# A shard pays off if it keeps at least so many tuples.
+# A shard pays off if it keeps at least TUPLES_PER_SHARD tuples.
 TUPLES_PER_SHARD = 8192
 MAX_SHARDS = 8
 NO_VALUE = "CAST(0 AS BIGINT)"

@@ -1,4 +1,4 @@
-"""DISTINCT and GROUP BY in bounded memory: what is held is exact, and what was evicted is never wrong.
+"""DISTINCT and GROUP BY in bounded memory: held rows and groups are exact, evicted ones never emitted again.
 
 DISTINCT holds the first rows.  A Bloom filter remembers the rows that no longer fit, and rows that it
 contains are not emitted again; a false positive is a missed row.  GROUP BY evicts the groups that changed

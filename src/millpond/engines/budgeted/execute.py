@@ -26,7 +26,7 @@ from millpond.runtime.duckdb import DuckDb
 
 # The largest part of a budget that the DISTINCT rows and groups of a join may take.
 RESULTS_PART = 0.5
-# The table of what was learned, and its entry with the budgets of the shards.
+# The table of stream statistics, and the name of its entry with the budgets of the shards.
 LEARNED, SHARD_BUDGETS = "learned", "market"
 _LEARNED_SCHEMA = pa.schema([("name", pa.string()), ("data", pa.binary())])
 
@@ -185,7 +185,8 @@ class ShardBatch:
         if total <= room:
             stays = np.ones(total, bool)
         else:
-            # Expected benefits are scaled to final results; scores of other policies do not count results.
+            # HEEB scores are expected matches, so they are scaled to final results; other scores
+            # are not counts.
             scores = [
                 each * (_fan_out(levels[number + 1 :]) if self._choice.expects else 1.0)
                 for levels in self._levels

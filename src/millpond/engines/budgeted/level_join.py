@@ -54,7 +54,8 @@ def is_sampled(level: LevelProgram) -> bool:
 class LevelJoin:
     """One binary join of a shard during a batch.
 
-    ``tables`` is the state of the shard, which the join updates; ``known`` is what earlier batches learned.
+    ``tables`` is the state of the shard, which the join updates; ``known`` holds the statistics of earlier
+    batches.
     """
 
     def __init__(

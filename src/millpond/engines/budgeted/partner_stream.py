@@ -17,11 +17,11 @@ from millpond.models.models import Model, Stationary
 from millpond.models.score_tables import heeb_table
 from millpond.policies.registry import PolicyChoice
 
-# Frequencies decay over so many arrivals, or over so many times the budget if that is more.
+# Frequencies decay over MIN_HORIZON arrivals, or over HORIZON_FACTOR times the budget if that is more.
 MIN_HORIZON, HORIZON_FACTOR = 10_000, 10
 # Window positions count as rising if this share of neighbours does.
 RISING_SHARE = 0.9
-# A model is identified only from batches whose values lie within such a range: score tables grow with it.
+# A model is identified only from batches whose values differ by at most MAX_RANGE: score tables grow with it.
 MAX_RANGE = 20_000
 # The widest band of integers over which the probabilities of a model are summed.
 MAX_BAND = 200

@@ -18,7 +18,7 @@ import pyarrow as pa
 from millpond.engines.budgeted.hashing import hash_to_buckets
 from millpond.models.array_types import Floats, Ints
 
-# The sample represents about so many tuples of the budget, and has at most so many keys.
+# The sample represents about REPRESENTED_TUPLES tuples of the budget, and has at most MAX_KEYS keys.
 REPRESENTED_TUPLES = 4096
 MAX_KEYS = 8192
 # This part of the budget is divided evenly, whatever the sample shows.

@@ -15,7 +15,7 @@ from millpond.policies.registry import PolicyChoice
 
 # Counters of each sketch, divided among the shards.
 COUNTERS = 1 << 16
-# Alpha is at least so many steps of the partner stream.
+# The lowest alpha, in steps of the partner stream.
 MIN_ALPHA = 0.05
 
 

@@ -49,12 +49,12 @@ class ClassCode:
 
     @property
     def is_exact(self) -> bool:
-        """Every value is a class of its own."""
+        """Whether every value is a class of its own."""
         return not self.classes.below and not self.classes.above and self.classes.grid is None
 
     @property
     def is_consecutive(self) -> bool:
-        """The code is the value minus the lowest value."""
+        """Whether the code is the value minus the lowest value."""
         return self.is_exact and self.type.step == 1 and self._listed is None
 
     @property
@@ -154,11 +154,11 @@ class ClassCode:
         )
 
     def is_below_sql(self, x: str, dialect: Dialect) -> str:
-        """The value lies below all that have a class of their own."""
+        """SQL for: the value lies below all that have a class of their own."""
         return f"{comparable_sql(x, self.type, dialect)} < {self._bound(self.classes.low, dialect)}"
 
     def is_above_sql(self, x: str, dialect: Dialect) -> str:
-        """The value lies above all that have a class of their own."""
+        """SQL for: the value lies above all that have a class of their own."""
         return f"{comparable_sql(x, self.type, dialect)} > {self._bound(self.classes.high, dialect)}"
 
     def _bound(self, point: Fraction, dialect: Dialect) -> str:
@@ -171,7 +171,7 @@ class ClassCode:
 
     @property
     def is_decodable(self) -> bool:
-        """The value follows from the code."""
+        """Whether the value follows from the code."""
         if not self.is_exact:
             return False
         return self._listed is not None or self.type.step in (0, 1) or not self._values
@@ -199,7 +199,7 @@ class ClassCode:
 
 
 def allowed_sql(x: str, code: ClassCode, known: Range | None, dialect: Dialect) -> str:
-    """The value lies in one of the ranges in which a row can match; it is known to lie in ``known``."""
+    """SQL for: the value, known to be in ``known``, lies in one of the ranges in which a row can match."""
     classes = code.classes
     ranges = [r for r in classes.allowed if r != known]
     if not ranges or len(ranges) < len(classes.allowed):

@@ -79,7 +79,7 @@ def compile_exact(
 
 
 def _is_native(selects: Sequence[ExactSelectPlan]) -> bool:
-    """Spark's own operators answer it in bounded state: filters, and sets of rows of single streams."""
+    """Whether Spark's own operators answer it in bounded state: filters, and sets of rows of one stream."""
     return not any(is_aggregate(s.select) or len(s.select.occurrences) > 1 for s in selects)
 
 
@@ -270,7 +270,7 @@ class _SelectJoins:
 
 
 def _add_presence_slot(plan: SynopsisPlan) -> SynopsisPlan:
-    """A need whose rows are answered one by one, with a slot that keeps which rows there were."""
+    """To a need without a synopsis, add a slot that records which rows occurred."""
     if plan.streams:
         return plan
     part = plan.need.part

@@ -35,9 +35,9 @@ class SlotProgram:
     """One table of the synopsis.
 
     ``reduce`` is SQL that makes the table from a ``batch`` of ingested rows; ``merge`` is SQL that merges
-    ``rows`` of several tables.  ``is_presence``: of a class it is only kept that there was a row.  If the
-    slot is divided into chunks, ``chunk`` is the column with the number of a row's chunk, and
-    ``key_position`` computes the position in the chunked column, if it follows from the key.
+    ``rows`` of several tables.  ``is_presence``: the slot only records which classes occurred.  If the slot
+    is divided into chunks, ``chunk`` is the column with the number of a row's chunk, and ``key_position``
+    computes the position in the chunked column, if it follows from the key.
     """
 
     name: str
@@ -65,7 +65,7 @@ class SlotProgram:
 
     @property
     def is_count(self) -> bool:
-        """A row is a single key and a count, nothing else."""
+        """Whether a row is a single key and a count, nothing else."""
         return bool(self.stored_schema.names[1:] == ["n"])
 
     def empty(self) -> pa.Table:

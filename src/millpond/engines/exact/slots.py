@@ -73,7 +73,7 @@ class Slot:
 
     @property
     def is_presence(self) -> bool:
-        """Of a class it is only kept that there was a row."""
+        """Whether the slot only records which classes occurred."""
         plan = self.plan
         ranked = plan.counted or plan.differing or any(p.extremes for p in plan.patterns)
         return not ranked and not self.carried and len(plan.patterns) == 1

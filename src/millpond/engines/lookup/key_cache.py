@@ -27,8 +27,8 @@ _ORDERS = {
 # Up to this number of rows, `auto` is REHEARSE.  It scans the cache at every miss, so larger caches follow
 # the better one of LRU and LFU, which need no scan.
 MAX_REHEARSED = 1000
-# A model of the keys is first identified after so many references, from so many of the last ones, and again
-# after at most so many.
+# A model of the keys is first identified after FIRST_IDENTIFICATION references, from the last REMEMBERED of
+# them, and again after at most MAX_INTERVAL more.
 FIRST_IDENTIFICATION = 2000
 REMEMBERED = 2000
 MAX_INTERVAL = 128_000

@@ -16,15 +16,15 @@ from millpond.engines.lookup.row_fetcher import RowFetcher
 from millpond.models.array_types import Bools, Ints
 from millpond.policies.kernels.growth import extend
 
-# Policies need statistics of keys that are not cached: of so many times the cache's size, or of this number
-# of keys if that is more.
+# Policies need statistics of keys that are not cached: of _REMEMBERED_FACTOR times the cache's size,
+# or of _MIN_REMEMBERED keys if that is more.
 _REMEMBERED_FACTOR = 16
 _MIN_REMEMBERED = 65_536
 
 
 @dataclass(frozen=True, eq=False)
 class LookupAnswer:
-    """The rows of each lookup: the ``first`` in ``table``, their ``count``, and whether it was a hit."""
+    """For each lookup: its ``first`` row in ``table``, its ``count`` of rows, and whether it was a hit."""
 
     table: pa.Table
     first: Ints

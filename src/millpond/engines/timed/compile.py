@@ -400,7 +400,7 @@ def _compile_set(sql: PartialMatchSql, plan: PartialMatchPlan, is_joined: bool) 
 
 
 def _find_expiry(part: Part, order: TimeOrder, groups: Sequence[TimeGroup], zone: str) -> int | None:
-    """The timestamp after which a stream that the set waits for has ended."""
+    """The timestamp after which the set's matches cannot be completed: a stream they wait for has ended."""
     time_columns = find_time_columns(part.select)
     ends: list[Fraction] = []
     for group in order.groups:

@@ -45,7 +45,7 @@ def advance(
     inputs: Mapping[str, pa.Table],
     now: int,
 ) -> BatchChange:
-    """Process the rows of a micro-batch, all of them later than any row before.
+    """Process released rows; all of them are later than the rows of earlier micro-batches.
 
     ``state`` holds the kept tables, ``inputs`` the rows by input table; tables without rows may be absent.
     All timestamps before ``now`` are complete.
@@ -114,7 +114,7 @@ def _update_matches(db: DuckDb, step: PartialMatchProgram, state: pa.Table, now:
 
 
 def _render_kept_time(cutoff: int | None) -> list[str]:
-    """The timestamp to keep with a match: its own, or none if it arose before the cutoff."""
+    """The timestamp to keep with a match: its own, or ALWAYS if before the cutoff; none without a cutoff."""
     if cutoff is None:
         return []
     return [f"CASE WHEN t < {cutoff} THEN CAST({ALWAYS} AS BIGINT) ELSE t END"]

@@ -62,7 +62,7 @@ def _is_first_of_key(keys: Ints) -> NDArray[np.bool_]:
 
 
 def _is_improvement(keys: Ints, requirement: Ints) -> NDArray[np.bool_]:
-    """The row requires less than all before it with the same key."""
+    """Whether each row requires less than all before it with the same key."""
     if not len(keys):
         return np.zeros(0, dtype=bool)
     # The requirements of each key are moved below those of the keys before: one running minimum serves all.
@@ -120,7 +120,7 @@ class _FrontBuilder:
             )
 
     def remove(self, redundant: NDArray[np.bool_], time: int) -> None:
-        """The rows of the front that are so marked leave it."""
+        """Remove the rows marked as ``redundant`` from the front."""
         for position in np.flatnonzero(redundant):
             entry = self.alive[position]
             self.until[entry] = time
@@ -188,9 +188,9 @@ def _is_redundant(mine: Ints, values: Ints, others: Ints, their_values: Ints) ->
 
 
 def _can_all_be_excluded(mine: Ints, others: Ints, chosen: dict[int, int]) -> bool:
-    """Values still to come can equal one value of every other row, and none of my row.
+    """Whether rows still to come could be excluded by every other row, but not by mine.
 
-    ``chosen`` are values already chosen, by column.
+    ``chosen`` holds the values fixed so far, by column.
     """
     for other in others:
         if any(chosen.get(k) == v for k, v in enumerate(other.tolist())):

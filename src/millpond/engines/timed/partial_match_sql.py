@@ -97,7 +97,7 @@ class PartialMatchSql:
         if arrival.old is None:
             return f"SELECT {columns} FROM ({arriving}) e"
         old, tables = arrival.old, self.tables(arrival.old)
-        # What is the same throughout a series is compared first, to find the series of a row.
+        # Columns that all matches of a series share are compared first, to find the series that a row joins.
         same = [r for r in old.requirements if r.exact or self.counted]
         found = all_of(self._requirement_conditions(arrival, same, "k"))
         pairs = f"SELECT e.*, k.series FROM ({arriving}) e JOIN {tables.series} k ON {found}"
@@ -108,7 +108,8 @@ class PartialMatchSql:
             ]
         )
         where = "" if self.counted else f" WHERE {rest}"
-        # The older match is further away than the horizon, if there is one, so its order in time is right.
+        # Older matches are earlier than the arriving rows by more than the horizon (if any), so all
+        # conditions between their timestamps hold already.
         before = "e.first - " + str(self.horizon) if self.horizon else "e.t"
         as_of = f"ASOF JOIN {tables.timeline} h ON e.series = h.series AND {before} > h.t"
         return f"SELECT {columns} FROM ({pairs}) e {as_of}{where}"
@@ -366,7 +367,9 @@ class PartialMatchSql:
         if not by:
             return text
         if not type_of(self.timed.part, ref).step:
-            raise NoPlanError(f"{ref} is compared at a distance, and such numbers are rounded")
+            raise NoPlanError(
+                f"{ref} is floating-point and compared at a distance; rounding could change the answer"
+            )
         return f"({text} + ({number_sql(by)}))"
 
     def _constant(self, point: Fraction, ref: Ref) -> str:

@@ -88,7 +88,7 @@ class MatchTables:
 
     @property
     def all(self) -> str:
-        """The state and the new matches; those of the state are before all timestamps, or have their own."""
+        """The stored and new matches; stored ones have the timestamp ALWAYS or, with windows, their own."""
         return f"{self.state}_all"
 
     @property

@@ -1,8 +1,9 @@
 """The min-cost flow of OPT-offline, compiled.
 
-Slots are added one by one.  Each takes the path through the steps that gains most, given the earlier slots,
-and may take over a part of another slot's path, which is then rerouted (successive shortest paths).  Gains
-are 0 or 1, so buckets replace the heap of Dijkstra's algorithm; the search ends when a slot gains nothing.
+The places in memory are added one by one.  Each takes the path through the steps that gains most, given the
+earlier places, and may take over a part of another one's path, which is then rerouted (successive shortest
+paths).  Gains are 0 or 1, so buckets replace the heap of Dijkstra's algorithm; the search ends when a place
+gains nothing.
 This is ten to a hundred times as fast as a general solver.
 """
 
@@ -27,7 +28,7 @@ class Matches(NamedTuple):
 
 
 class _Graph(NamedTuple):
-    """Node t < steps is step t, where a slot is free; node steps + j is match j, just found."""
+    """Node t < steps is step t, where a place is free; node steps + j is match j, just found."""
 
     steps: int
     arrived: Ints
@@ -36,15 +37,15 @@ class _Graph(NamedTuple):
     first: Bools  # by match: whether it is its tuple's first
     firsts: Ints  # by tuple: its first match
     order: Ints  # the matches in the order of `when`
-    starts: Ints  # by step: its first place in `order`
+    starts: Ints  # by step: its first index in `order`
 
 
 class _Flow(NamedTuple):
-    """The paths of the slots so far."""
+    """The paths of the places so far."""
 
-    held: Bools  # by match: a slot passes from the previous match, or from the arrival, to this one
-    freed: Bools  # by match: a slot is free after it
-    waiting: Ints  # by step: the slots that are free until the next step
+    held: Bools  # by match: a place passes from the previous match, or from the arrival, to this one
+    freed: Bools  # by match: a place is free after it
+    waiting: Ints  # by step: the places that are free until the next step
 
 
 class _PathSearch(NamedTuple):
@@ -123,7 +124,7 @@ def _reach(node: int, source: int, length: int, search: _PathSearch) -> None:
 
 @inlined
 def _leave_step(t: int, length: int, graph: _Graph, flow: _Flow, search: _PathSearch) -> None:
-    """Follow the arcs from a step where a slot is free."""
+    """Follow the arcs from a step where a place is free."""
     steps = graph.steps
     if t < steps - 1:
         _reach(t + 1, t, length, search)
@@ -178,7 +179,7 @@ def _find_path(graph: _Graph, flow: _Flow, search: _PathSearch) -> int:
 
 @inlined
 def _augment(graph: _Graph, flow: _Flow, search: _PathSearch) -> None:
-    """Send one slot along the path found; arcs against the flow undo it."""
+    """Send one place along the path found; arcs against the flow undo it."""
     steps, held, freed = graph.steps, flow.held, flow.freed
     node = steps - 1
     while node != 0:

@@ -2,10 +2,10 @@
 
 HEEB needs an estimate of how long tuples stay (alpha); a wrong one costs up to a sixth of the results.  How
 long they stay depends on what else arrives, which the models predict, so REHEARSE simulates it.  It tries
-HEEB with a range of alphas, and the *surplus* of a tuple at a price: a slot costs ``price`` per step, a tuple
-earns its expected results and is evicted when that pays best.  This is the Lagrangian of the memory
-constraint; at the right price as many tuples want a slot as there are slots.  All of these rank dominating
-tuples first, as Theorem 3 demands.
+HEEB with a range of alphas, and the *surplus* of a tuple at a price: a place in memory costs ``price`` per
+step, a tuple earns its expected results and is evicted when that pays best.  This is the Lagrangian of the
+memory constraint; at the right price as many tuples want a place as there are places.  All of these rank
+dominating tuples first, as Theorem 3 demands.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class SynopsisMapper:
 def divide_synopsis(
     synopsis: Synopsis, slots: Iterable[SlotProgram], place: Callable[[Ints], Ints]
 ) -> dict[int, dict[str, pa.Table]]:
-    """Divide the tables by ``place`` of each row's chunk; WHOLE_KEY holds the slots that have no chunks."""
+    """Group rows by ``place`` of their chunk, such as the shard; slots without chunks go under WHOLE_KEY."""
     pieces: dict[int, dict[str, pa.Table]] = {}
     for slot in slots:
         table = synopsis.tables.get(slot.name)

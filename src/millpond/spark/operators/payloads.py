@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from millpond.spark.sources.opened import REASON, RECORD
 
-# Large synopses are spread over so many shards.  The number is part of the state's layout: never change it.
+# The number of shards of a large synopsis.  It is part of the state's layout: never change it.
 SHARDS = 32
 
 PAYLOAD_SCHEMA = "shard INT, payload BINARY, stream STRING, reason STRING, record STRING"

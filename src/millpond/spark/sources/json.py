@@ -1,4 +1,4 @@
-"""JSON: one object a line, and what is wrong with a record."""
+"""JSON: one object per line, and what is wrong with a record."""
 
 from __future__ import annotations
 
