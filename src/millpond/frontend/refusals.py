@@ -14,7 +14,7 @@ from millpond.errors import SqlError, one_line
 from millpond.frontend.statement import Statement
 from millpond.query.durations import INTERVAL_WORDS
 
-_NO_END = "results never end; limit the rows where you read the output"
+_NO_END = "the answer never ends; limit the rows where you read them"
 _NO_ORDER = "rows are written as they arrive; sort the output where you read it"
 UPSTREAM = "compute it before the data reaches the stream, as a column of its own"
 _EACH_GROUPING = "write one query for each grouping and put UNION ALL between them"
