@@ -214,7 +214,7 @@ def _count_values(part: Part, requirement: Requirement) -> int | None:
     if low is None or high is None:
         return None
     if not step:
-        return 1 if low == high else None
+        return 1 + requirement.strict if low == high else None  # the value, and all beyond it
     return max(int((high - low) / step) + 1, 1)
 
 

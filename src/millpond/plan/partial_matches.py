@@ -347,7 +347,7 @@ class TimedNeed:
         )
 
     def _find_least(self, low: bool, partners: Sequence[tuple[Ref, Fraction]]) -> Fraction | None:
-        """The value at or below which (upper bounds: at or above which) nothing is required of a partner."""
+        """The value below which (for upper bounds: above which) nothing is required of any partner."""
         ends = []
         for z, shift in partners:
             r = self.closure.range(z)

@@ -333,11 +333,24 @@ class PartialMatchSql:
             assert known is not None
             number, their_shift = known
             texts.append(self._shift(f"h.c{number}", their_shift - shift, z))
-        if requirement.least is not None:
+        strongest = "greatest" if requirement.low else "least"
+        if requirement.least is not None and not requirement.strict:
             texts.append(self._constant(requirement.least, requirement.terms[0][0]))
-        if len(texts) == 1:
-            return texts[0]
-        return f"{'greatest' if requirement.low else 'least'}({', '.join(texts)})"
+        value = texts[0] if len(texts) == 1 else f"{strongest}({', '.join(texts)})"
+        if requirement.least is None or not requirement.strict:
+            return value
+        # A partner may equal the end of its range, which a strict bound there would exclude.
+        least, nothing = self._least_and_beyond(requirement)
+        return f"CASE WHEN {value} {'<' if requirement.low else '>'} {least} THEN {nothing} ELSE {value} END"
+
+    def _least_and_beyond(self, requirement: Requirement) -> tuple[str, str]:
+        """The end of the partners' ranges, and a value beyond it that requires nothing of them."""
+        assert requirement.least is not None
+        column = requirement.terms[0][0]
+        least = self._constant(requirement.least, column)
+        if type_of(self.timed.part, column).family is Family.STRING:
+            return least, "''" if requirement.low else f"({least} || chr(1114111))"
+        return least, f"CAST('{'-' if requirement.low else ''}infinity' AS DOUBLE)"
 
     def _count_values(self, arrival: Arrival) -> list[tuple[str, str]]:
         """The number of the new matches, and their measures: names and SQL."""

@@ -200,3 +200,27 @@ def test_many_duplicates_of_one_row() -> None:
     run.add(*[("S", 9, 0, 2)] * 3_000)
     assert run.answer() == {(9,): 9_000_000}
     assert run.partial_matches == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "select", "condition", "row", "partner"),
+    [
+        ("DOUBLE", "DISTINCT 1", "A < B AND B >= 0", -5.0, 0.0),
+        ("DOUBLE", "DISTINCT 1", "A > B AND B <= 0", 5.0, 0.0),
+        ("STRING", "DISTINCT 1", "A < B AND B >= 'm'", "c", "m"),
+        ("STRING", "DISTINCT 1", "A > B AND B <= 'm'", "x", "m"),
+        ("DOUBLE", "COUNT(*)", "A < B AND A <= 0 AND B >= 0", -5.0, 0.0),
+        ("DOUBLE", "COUNT(*)", "A > B AND A >= 0 AND B <= 0", 5.0, 0.0),
+    ],
+)
+def test_a_partner_at_the_end_of_its_range_satisfies_a_strict_comparison(
+    kind: str, select: str, condition: str, row: Any, partner: Any
+) -> None:
+    """Values beyond the end of the partners' range form one class, which does not exclude the end itself."""
+    streams = (
+        f"CREATE STREAMING TABLE S (A {kind}, I TIMESTAMP); CREATE STREAMING TABLE T (B {kind}, J TIMESTAMP);"
+    )
+    run = TimedRun(f"{streams} SELECT {select} FROM S, T WHERE I < J AND {condition}")
+    run.add(("S", row, 1))
+    run.add(("T", partner, 2))
+    assert list(run.answer()) == [(1,)]
