@@ -246,8 +246,8 @@ def test_what_cannot_be_run_is_refused_without_spark(
     [
         (
             "SELECT DISTINCT A FROM S",
-            "the query is unbounded, so it is not run; with S.A BETWEEN 0 AND 9 in WHERE "
-            "(or other constants) it would be bounded",
+            "the query is unbounded, so it is not run; "
+            "it would be bounded with S.A BETWEEN 0 AND 9 in WHERE, or with other constants",
             "unbounded: memory must grow",
         ),
         (
@@ -257,7 +257,8 @@ def test_what_cannot_be_run_is_refused_without_spark(
         ),
         (
             "SELECT DISTINCT 1 FROM S x, S y, S z WHERE x.A < y.A AND y.A < z.A",
-            "the query is undetermined, so it is not run; with --memory N it keeps the N tuples",
+            "the query is undetermined, so it is not run; "
+            "with a memory budget (--memory N) it keeps the N tuples",
             "undetermined: ",
         ),
     ],
@@ -285,7 +286,7 @@ def test_the_suggested_condition_makes_the_query_bounded(
     folder = Folder(tmp_path)
     folder.ask(query)
     folder.run()
-    found = re.search(r"; with (.*) in WHERE", capsys.readouterr().err)
+    found = re.search(r"bounded with (.*) in WHERE", capsys.readouterr().err)
     assert found is not None
     verdict = millpond.check(f"{CATALOG}{query} {'AND' if 'WHERE' in query else 'WHERE'} {found[1]}")
     assert isinstance(verdict, millpond.Verdict) and verdict.outcome == "bounded"
