@@ -51,6 +51,7 @@ def choose_verdict(verdicts: Sequence[Verdict], number: int) -> Verdict:
 
 
 def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
     print(json.dumps(value, indent=2))
 
 

@@ -49,6 +49,7 @@ def tour_page(tour: Tour, width: int) -> Group:
 
 
 def closing_page() -> Group:
+    """The last page of the tour: commands to try next."""
     return Group(_heading("Next"), _next_steps())
 
 

@@ -6,10 +6,12 @@ import pyarrow as pa
 
 
 def schema_to_bytes(schema: pa.Schema) -> bytes:
+    """A schema in the Arrow IPC format."""
     return bytes(schema.serialize().to_pybytes())
 
 
 def schema_from_bytes(data: bytes) -> pa.Schema:
+    """A schema, from the Arrow IPC format."""
     return pa.ipc.read_schema(pa.py_buffer(data))
 
 
@@ -22,4 +24,5 @@ def table_to_bytes(table: pa.Table) -> bytes:
 
 
 def table_from_bytes(data: bytes) -> pa.Table:
+    """A table, from the Arrow IPC format."""
     return pa.ipc.open_stream(data).read_all()

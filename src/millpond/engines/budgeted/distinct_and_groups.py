@@ -140,6 +140,7 @@ class HeldGroups:
 
 
 def held_groups_schema(groups: GroupProgram) -> pa.Schema:
+    """The schema of the held groups: their columns, and when they last changed."""
     return pa.schema([*groups.schema, ("changed", pa.int64())])
 
 

@@ -42,6 +42,7 @@ class Arrivals:
 
 
 def side_schema(level: LevelProgram, side: SideProgram) -> pa.Schema:
+    """The schema of the tuples that are kept of one side of a join."""
     number = pa.float64() if level.kind is JoinKeyKind.BAND else pa.int64()
     return pa.schema([*side.schema, ("v", number), *_STATISTICS])
 

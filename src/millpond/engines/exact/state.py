@@ -46,10 +46,12 @@ class ShardTotals(NamedTuple):
 
 
 def encode_totals(totals: ShardTotals) -> bytes:
+    """The totals of a shard, as they are stored."""
     return _TOTALS.pack(*totals)
 
 
 def decode_totals(data: bytes) -> ShardTotals:
+    """The totals of a shard, from their stored bytes."""
     return ShardTotals(*_TOTALS.unpack(data))
 
 

@@ -48,6 +48,7 @@ def encode_buffer(program: TimedProgram, buffer: ReorderBuffer) -> bytes:
 
 
 def decode_buffer(program: TimedProgram, data: bytes) -> ReorderBuffer:
+    """The reorder buffer, from its stored bytes."""
     return ReorderBuffer(*_decode_rows(program, data))
 
 
@@ -57,6 +58,7 @@ def encode_payload(program: TimedProgram, rows: Mapping[str, pa.Table], latest: 
 
 
 def decode_payload(program: TimedProgram, data: bytes) -> tuple[dict[str, pa.Table], dict[str, int]]:
+    """What a task sent: rows by input table, and the latest timestamp by stream."""
     rows, progress, _ = _decode_rows(program, data)
     return rows, {stream: known.latest for stream, known in progress.items()}
 

@@ -69,6 +69,7 @@ def all_rows(name: str) -> str:
 def input_table(
     number: int, alias: str, stream: str, columns: tuple[Ref, ...], streaming: bool
 ) -> InputTable:
+    """The input table of this number."""
     return InputTable(f"input{number}", alias, stream, columns, streaming)
 
 
@@ -113,8 +114,10 @@ class MatchTables:
 
 
 def match_tables(need: int, position: int) -> MatchTables:
+    """The tables of a need's set of streams, by their numbers."""
     return MatchTables(f"need{need}_set{position}")
 
 
 def result_table(need: int) -> str:
+    """The name of a need's result table."""
     return f"need{need}_result"
