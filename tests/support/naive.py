@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from millpond.plan.classes import BELOW
-from millpond.plan.needs import THRESHOLD, Need
+from millpond.plan.needs import Need
 from millpond.plan.synopses import (
     AMONG,
     OVER,
@@ -33,7 +33,7 @@ from millpond.query.evaluate import (
     compile_result_row,
 )
 from millpond.query.model import TRUE, Aggregate, And, Condition, Expr, Ref
-from millpond.query.parts import Part
+from millpond.query.parts import THRESHOLD, Part
 from millpond.query.trees import conjuncts, find_aggregates, is_aggregate, refs
 
 Answer = Counter[tuple[Any, ...]]

@@ -25,7 +25,7 @@ from millpond.analysis.join_needs import (
 )
 from millpond.analysis.regions import JoinRegions
 from millpond.analysis.violations import Failure, ViolationCode
-from millpond.plan.needs import THRESHOLD, Measure, Need
+from millpond.plan.needs import Measure, Need
 from millpond.query.closure import Difference, Node
 from millpond.query.difference_bounds import to_column_and_shift
 from millpond.query.model import (
@@ -39,9 +39,9 @@ from millpond.query.model import (
     Ref,
     Table,
 )
-from millpond.query.parts import Part, add_column
+from millpond.query.parts import THRESHOLD, Part, add_column
 from millpond.query.split_parts import split_unconnected
-from millpond.query.time_order import is_timed
+from millpond.query.time_order import TimeOrder, is_timed
 from millpond.query.trees import refs, sorted_refs
 from millpond.query.types import BIGINT
 
@@ -75,20 +75,25 @@ def find_aggregate_needs(
 # --- COUNT and SUM -----------------------------------------------------------------------------------
 
 
-def find_count_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
+def find_count_needs(
+    part: Part, aggregate: Aggregate, groups: Sequence[Ref], may_close: bool = True
+) -> Findings:
     """COUNT and SUM: each class of rows has a count and a sum, so the join is counted (Theorem 5.6).
 
-    A SUM over a column that is always 0 only tells whether there was a row.
+    A SUM over a column that is always 0 only tells whether there was a row.  ``may_close`` is False if rows
+    of other streams, which the part does not contain, can change a group at any time.
     """
+    keys = groups if may_close else ()
     if aggregate.function == "SUM" and _is_always_zero(part, aggregate.argument):
-        return find_existence_need(part, _with_arguments(groups, aggregate), _GROUP)
+        return find_existence_need(part, _with_arguments(groups, aggregate), _GROUP, keys=keys)
     projected = tuple(groups)
     if aggregate.function == "MEDIAN":
-        holistic = find_unbounded_projections(JoinRegions(part), _argument_refs(aggregate), _HOLISTIC)
+        counted = TimeOrder(part).find_remembered_columns(_argument_refs(aggregate), keys)
+        holistic = find_unbounded_projections(JoinRegions(part), counted, _HOLISTIC)
         if holistic:
             return [], [Failure(part, v) for v in holistic]
         projected = _with_arguments(groups, aggregate)
-    needs, failures = find_counted_need(part, projected, _GROUP)
+    needs, failures = find_counted_need(part, projected, _GROUP, keys=keys)
     return [_with_measure(n, aggregate) for n in needs], failures
 
 
@@ -111,7 +116,7 @@ def _with_measure(need: Need, aggregate: Aggregate) -> Need:
 
 def find_distinct_count_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
     """COUNT(DISTINCT x): the existence of each combination of group columns and x (Theorem 5.10)."""
-    needs, failures = find_existence_need(part, _with_arguments(groups, aggregate), _GROUP)
+    needs, failures = find_existence_need(part, _with_arguments(groups, aggregate), _GROUP, keys=groups)
     grouped = {g.column for g in groups}
     return needs, [
         _as_holistic(f) if not grouped & {r.column for r in f.violation.columns} else f for f in failures
@@ -137,8 +142,8 @@ def find_ratio_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) ->
     """
     regions = JoinRegions(part)
     if _is_constant_in_group(part, aggregate.argument, groups):
-        return find_existence_need(part, _with_arguments(groups, aggregate), _GROUP)
-    if is_timed(part):
+        return find_existence_need(part, _with_arguments(groups, aggregate), _GROUP, keys=groups)
+    if is_timed(part, groups):
         return _find_ratio_needs_in_time(part, aggregate, groups)
     home = {ref.occurrence for ref in _argument_refs(aggregate)}
     needs: list[Need] = []
@@ -169,20 +174,22 @@ def _find_ratio_needs_in_time(part: Part, aggregate: Aggregate, groups: Sequence
     needs, failures = find_count_needs(part, aggregate, groups)
     if not failures:
         return needs, []
+    if TimeOrder(part).find_closing_columns(groups):
+        return [], [*failures, *find_existence_need(part, tuple(groups), _GROUP, keys=groups)[1]]
     home = {ref.occurrence for ref in _argument_refs(aggregate)}
     separate: list[Need] = []
     failed_alone: list[Failure] = []
     for piece in split_unconnected(part):
         mine = tuple(g for g in groups if g.occurrence in piece.aliases)
         if home & set(piece.aliases):
-            more, failed = find_count_needs(piece, aggregate, mine)
+            more, failed = find_count_needs(piece, aggregate, mine, may_close=False)
         else:
-            more, failed = find_existence_need_in_time(piece, mine, _GROUP)
+            more, failed = find_existence_need_in_time(piece, mine, _GROUP, ())
         separate += more
         failed_alone += failed
     if not failed_alone:
         return separate, []
-    return [], [*failures, *find_existence_need(part, tuple(groups), _GROUP)[1]]
+    return [], [*failures, *find_existence_need(part, tuple(groups), _GROUP, keys=groups)[1]]
 
 
 def _is_constant_in_group(part: Part, argument: Expr | None, groups: Sequence[Ref]) -> bool:
@@ -237,12 +244,18 @@ def find_extreme_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) 
     argument = aggregate.argument
     assert argument is not None
     if all(r in part.nulls or part.closure.is_bounded(r) for r in _argument_refs(aggregate)):
-        return find_existence_need(part, _with_arguments(groups, aggregate), _GROUP)
-    failures = find_existence_need(part, tuple(groups), _GROUP)[1]
+        return find_existence_need(part, _with_arguments(groups, aggregate), _GROUP, keys=groups)
+    failures = find_existence_need(part, tuple(groups), _GROUP, keys=groups)[1]
     if failures:
         return [], failures
     beyond = _add_threshold_stream(part, argument, aggregate.function == "MAX")
-    return find_existence_need(beyond, tuple(groups), _GROUP)
+    closing = TimeOrder(part).find_closing_columns(groups)
+    if not closing:
+        return find_existence_need(beyond, tuple(groups), _GROUP)
+    # The question is asked when the group closes, so it has the timestamp of the group.
+    asked = _add_threshold_time(beyond, closing[0])
+    needs, failures = find_existence_need(asked, tuple(groups), _GROUP, keys=groups)
+    return [replace(need, part=beyond) for need in needs], failures
 
 
 def _add_threshold_stream(part: Part, argument: Expr, largest: bool) -> Part:
@@ -263,6 +276,20 @@ def _add_threshold_stream(part: Part, argument: Expr, largest: bool) -> Part:
     if not wants_large:
         beyond = Difference(column, threshold, Fraction(0), strict=True)
     return add_column(part, Node(threshold, type_), [beyond], select)
+
+
+def _add_threshold_time(part: Part, time_column: Ref) -> Part:
+    """The part whose threshold stream has the timestamps of ``time_column``."""
+    mine = Ref(THRESHOLD, "ts")
+    type_ = part.select.type_of(time_column)
+    occurrences = tuple(
+        replace(o, table=replace(o.table, columns=(*o.table.columns, Column("ts", type_)), time="ts"))
+        if o.alias == THRESHOLD
+        else o
+        for o in part.select.occurrences
+    )
+    equal = [Difference(mine, time_column, Fraction(0)), Difference(time_column, mine, Fraction(0))]
+    return add_column(part, Node(mine, type_), equal, replace(part.select, occurrences=occurrences))
 
 
 def _find_monotone_column(argument: Expr, part: Part) -> tuple[Ref, bool] | None:

@@ -36,7 +36,8 @@ from millpond.plan.state import State
 from millpond.plan.synopsis_bound import compute_exact_state
 from millpond.query.model import TRUE, Query, Ref, Select
 from millpond.query.normalize import TooManyParts
-from millpond.query.time_order import find_time_columns, is_timed
+from millpond.query.parts import Part
+from millpond.query.time_order import find_result_keys, find_time_columns, is_timed
 from millpond.query.trees import is_aggregate, item_refs, refs
 from millpond.query.types import Domain
 
@@ -99,13 +100,17 @@ def analyse(query: Query) -> tuple[list[SelectNeeds], list[tuple[Select, Failure
 
 def _decide_bounded(query: Query, needs: list[SelectNeeds]) -> Verdict:
     """The bounded verdict with its plan; raises NoPlanError if no synopsis is known."""
-    if any(is_timed(part) for each in needs for part, wanted in each.parts if wanted):
+    if any(_is_timed_part(each, part) for each in needs for part, wanted in each.parts if wanted):
         timed = TimedPlan(query, tuple(needs))
         state = compute_timed_state(timed)
         published = _describe_published(query, needs, bounded=True)
         return Verdict(BOUNDED, (), state, query, timed=timed, published=published)
     plan = derive_plan(query, needs)
     return Verdict(BOUNDED, (), compute_exact_state(plan), query, plan=plan)
+
+
+def _is_timed_part(needs: SelectNeeds, part: Part) -> bool:
+    return is_timed(part, find_result_keys(needs.select, needs.distinct))
 
 
 def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> Verdict:

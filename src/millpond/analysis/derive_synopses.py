@@ -17,7 +17,7 @@ from millpond.plan.classes import (
     build_clamped_classes,
     build_exact_classes,
 )
-from millpond.plan.needs import THRESHOLD, Need, SelectNeeds
+from millpond.plan.needs import Need, SelectNeeds
 from millpond.plan.synopses import (
     AMONG,
     OVER,
@@ -31,7 +31,7 @@ from millpond.plan.synopses import (
     zone_size,
 )
 from millpond.query.model import Expr, Query, Ref, Select
-from millpond.query.parts import Part
+from millpond.query.parts import THRESHOLD, Part
 from millpond.query.trees import is_aggregate, item_refs, refs
 
 # The most columns of a stream that have zones; the number of patterns is exponential.

@@ -6,7 +6,7 @@ the criterion holds and the failures if not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from millpond.analysis.column_orders import TooManyOrders
 from millpond.analysis.join_criteria import decide_counted_join, decide_existence_join
@@ -33,16 +33,17 @@ def find_counted_need(
     code: ViolationCode,
     scope: Sequence[str] | None = None,
     outer_columns: Sequence[Ref] = (),
+    keys: Collection[Ref] | None = None,
 ) -> Findings:
     """The need to count matches (Theorem 5.6 of paper 1, Theorem 1 of paper 2); self-joins change nothing.
 
     ``scope`` restricts the join to some occurrences, which are compared with ``outer_columns`` of the others.
+    ``keys`` are the columns by which matches are grouped; None if they are written and not remembered.
     """
     names = tuple(scope or part.aliases)
     regions = JoinRegions(part, names, outer_columns)
-    if is_timed(part):
-        at_once = code is ViolationCode.UNBOUNDED_PROJECTION
-        found = decide_counted_join_in_time(regions, projected, code, answered_at_once=at_once)
+    if is_timed(part, keys or ()):
+        found = decide_counted_join_in_time(regions, projected, code, keys)
     else:
         found = decide_counted_join(regions, projected, code)
     if found:
@@ -56,14 +57,16 @@ def find_existence_need(
     code: ViolationCode,
     scope: Sequence[str] | None = None,
     outer_columns: Sequence[Ref] = (),
+    keys: Collection[Ref] = (),
 ) -> Findings:
     """The need to know which matches exist (Theorem 5.10 of paper 1, Theorem 2 of paper 2).
 
-    If the criterion fails for a self-join, covered occurrences are removed (section 8.1 of paper 1).
+    ``keys`` are the columns that tell results apart: if they contain a timestamp, results may close.  If the
+    criterion fails for a self-join, covered occurrences are removed (section 8.1 of paper 1).
     """
     names = tuple(scope or part.aliases)
-    if is_timed(part):
-        return find_existence_need_in_time(part, projected, code)
+    if is_timed(part, keys):
+        return find_existence_need_in_time(part, projected, code, keys)
 
     def decide(piece: Part, columns: Sequence[Ref]) -> list[Violation]:
         return decide_existence_join(JoinRegions(piece, names, outer_columns), columns, code)
@@ -82,10 +85,12 @@ def find_existence_need(
     return [Need(p, _remaining_aliases(names, p), False, r) for p, r in split.bounded], []
 
 
-def find_existence_need_in_time(part: Part, projected: Sequence[Ref], code: ViolationCode) -> Findings:
+def find_existence_need_in_time(
+    part: Part, projected: Sequence[Ref], code: ViolationCode, keys: Collection[Ref]
+) -> Findings:
     """The need to know which matches exist, where timestamps matter (Theorem 2 of paper 2, corrected)."""
     try:
-        found = decide_existence_join_in_time(JoinRegions(part), projected, code)
+        found = decide_existence_join_in_time(JoinRegions(part), projected, code, keys)
     except TooManyOrders:
         unknown = Violation(ViolationCode.CONFLICTING_REFERENCES, part.aliases[0], (), (), ())
         return [], [Failure(part, unknown, complete=False)]

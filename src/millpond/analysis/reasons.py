@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from millpond.analysis.verdict import Reason, UndeterminedCode
 from millpond.analysis.violations import Failure, ViolationCode
-from millpond.plan.needs import THRESHOLD
 from millpond.query.model import Comparison, Op, Ref, Select
-from millpond.query.parts import Part
+from millpond.query.parts import THRESHOLD, Part
 from millpond.query.time_order import TimeOrder
 
 _UNDETERMINED = {

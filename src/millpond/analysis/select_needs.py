@@ -9,7 +9,7 @@ from millpond.plan.needs import Need
 from millpond.query.model import Select
 from millpond.query.parts import Part, split_disjunctions, split_into_parts
 from millpond.query.split_parts import split_by_values
-from millpond.query.time_order import is_timed
+from millpond.query.time_order import find_result_keys, is_timed
 from millpond.query.trees import find_aggregates, is_aggregate, sorted_refs
 
 # The needs of a part.
@@ -49,14 +49,15 @@ def find_part_needs(select: Select, part: Part, distinct: bool, only_part: bool)
     if not is_aggregate(select):
         projected = tuple(dict.fromkeys(r for item in select.items for r in sorted_refs(item.expression)))
         if distinct:
-            return find_existence_need(part, projected, ViolationCode.UNBOUNDED_PROJECTION)
+            keys = find_result_keys(select, distinct)
+            return find_existence_need(part, projected, ViolationCode.UNBOUNDED_PROJECTION, keys=keys)
         if len(part.aliases) == 1:
             return [Need(part, part.aliases, True, ())], []
         return find_counted_need(part, projected, ViolationCode.UNBOUNDED_PROJECTION)
     groups = tuple(select.group_by or ())
     aggregates = find_aggregates(select)
     if not aggregates:
-        return find_existence_need(part, groups, ViolationCode.UNBOUNDED_GROUP)
+        return find_existence_need(part, groups, ViolationCode.UNBOUNDED_GROUP, keys=groups)
     needs: list[Need] = []
     failures: list[Failure] = []
     for aggregate in aggregates:

@@ -11,7 +11,7 @@ theorems as published.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
 
@@ -35,26 +35,31 @@ _MAX_PAIRS = 200
 
 
 def decide_counted_join_in_time(
-    regions: JoinRegions, projected: Iterable[Ref], code: ViolationCode, answered_at_once: bool
+    regions: JoinRegions, projected: Sequence[Ref], code: ViolationCode, keys: Collection[Ref] | None
 ) -> list[Violation]:
     """Decide Theorem 1 of paper 2, corrected (duplicate-preserving); no violation means bounded.
 
-    It is Theorem 5.6 of paper 1, except that columns projected from the last stream may be unbounded if
-    results are ``answered_at_once``: written and not kept, instead of added to a group.
+    It is Theorem 5.6 of paper 1, except that columns projected from the last group may be unbounded if
+    results are written at once and not remembered (``keys`` is None), or if they close.
     """
-    last = regions.time.last_group
-    kept = [ref for ref in projected if not answered_at_once or last is None or ref.occurrence not in last]
+    order = regions.time
+    if keys is None:
+        kept = tuple(ref for ref in projected if ref.occurrence not in (order.last_group or ()))
+    else:
+        kept = order.find_remembered_columns(projected, keys)
     return decide_counted_join(regions, kept, code)
 
 
 def decide_existence_join_in_time(
-    regions: JoinRegions, projected: Iterable[Ref], code: ViolationCode
+    regions: JoinRegions, projected: Sequence[Ref], code: ViolationCode, keys: Collection[Ref]
 ) -> list[Violation]:
     """Decide Theorem 2 of paper 2, corrected (duplicate-eliminating): C1, C2, T1 and T2.
 
-    No violation means bounded; raises TooManyOrders if T1 and T2 cannot be decided.
+    If results close, columns of the last group may be unbounded.  No violation means bounded; raises
+    TooManyOrders if T1 and T2 cannot be decided.
     """
-    found = [*find_unbounded_projections(regions, projected, code), *find_unbounded_equality_joins(regions)]
+    kept = regions.time.find_remembered_columns(projected, keys)
+    found = [*find_unbounded_projections(regions, kept, code), *find_unbounded_equality_joins(regions)]
     try:
         conflict = find_conflict_in_time(regions)
     except TooManyOrders:

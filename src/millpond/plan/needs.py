@@ -14,9 +14,6 @@ from millpond.query.model import (
 )
 from millpond.query.parts import Part
 
-# The alias of the virtual stream of MIN and MAX: is there a result beyond the value of its only column?
-THRESHOLD = "?"
-
 
 @dataclass(frozen=True)
 class Measure:

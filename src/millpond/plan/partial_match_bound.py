@@ -7,14 +7,14 @@ from fractions import Fraction
 from math import prod
 
 from millpond.plan.classes import NoPlanError, build_exact_classes
-from millpond.plan.needs import THRESHOLD, Need, TimedPlan, find_separate_needs
+from millpond.plan.needs import Need, TimedPlan, find_separate_needs
 from millpond.plan.partial_matches import PartialMatchSet, Requirement, TimedNeed
 from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, KeptColumn, State, Window
 from millpond.plan.synopses import count_alternatives
 from millpond.plan.synopsis_bound import describe_column
 from millpond.query.durations import format_duration, parse_rate
 from millpond.query.model import Ref, Select
-from millpond.query.parts import Part, type_of
+from millpond.query.parts import THRESHOLD, Part, type_of
 from millpond.query.trees import is_aggregate, item_refs, refs
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millpond.plan.classes import NoPlanError
-from millpond.plan.needs import THRESHOLD, Need
+from millpond.plan.needs import Need
 from millpond.query.closure import Closure, Range
 from millpond.query.model import Ref
-from millpond.query.parts import type_of
+from millpond.query.parts import THRESHOLD, type_of
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
 from millpond.query.types import Domain
 

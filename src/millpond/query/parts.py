@@ -42,6 +42,9 @@ from millpond.query.number_line import Points
 from millpond.query.trees import aliases_in, conjuncts, refs, rename_refs, renaming, walk
 from millpond.query.types import SqlType
 
+# The alias of the virtual stream of MIN and MAX: is there a result beyond the value of its column?
+THRESHOLD = "?"
+
 
 @dataclass(frozen=True)
 class StatedDifference:

@@ -7,15 +7,16 @@ the later one does.  Occurrences whose timestamps are equal, or never further ap
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, permutations
 
 from millpond.query.closure import Closure
-from millpond.query.model import Ref, Select
-from millpond.query.parts import Part
+from millpond.query.model import Arithmetic, Expr, Literal, Ref, Select
+from millpond.query.parts import THRESHOLD, Part
+from millpond.query.trees import is_aggregate
 
 # The aliases of occurrences with equal timestamps, or within a window of each other.
 TimeGroup = tuple[str, ...]
@@ -33,10 +34,37 @@ def find_time_columns(select: Select) -> dict[str, Ref]:
     return {alias: ref for alias, ref in found.items() if ref is not None}
 
 
-def is_timed(part: Part) -> bool:
-    """Whether timestamps matter: the part compares those of streams, or has finite streams or relations."""
+def find_result_keys(select: Select, distinct: bool) -> tuple[Ref, ...]:
+    """The columns that every result has for itself: those of GROUP BY or, under DISTINCT, of the select list.
+
+    None if duplicates are kept: then no result is remembered.
+    """
+    if is_aggregate(select):
+        return tuple(select.group_by or ())
+    found = [_find_key(item.expression) for item in select.items] if distinct else []
+    return tuple(dict.fromkeys(ref for ref in found if ref is not None))
+
+
+def _find_key(expr: Expr) -> Ref | None:
+    """The column that the value of an expression determines."""
+    match expr:
+        case Ref():
+            return expr
+        case Arithmetic(operator="+" | "-", left=Ref() as ref, right=Literal()):
+            return ref
+    return None
+
+
+def is_timed(part: Part, keys: Collection[Ref] = ()) -> bool:
+    """Whether timestamps matter.
+
+    The part compares timestamps of streams, has finite streams or relations, or its results, which are told
+    apart by ``keys``, close.
+    """
     order = TimeOrder(part)
     if order.relations or any(order.is_finite(group) for group in order.groups):
+        return True
+    if order.find_closing_columns(keys):
         return True
     if any(len(group) > 1 for group in order.groups):
         return True
@@ -200,10 +228,26 @@ class TimeOrder:
     @cached_property
     def last_group(self) -> TimeGroup | None:
         """The group that no other endless group comes after: its rows are answered at once and not kept."""
-        for group in self.endless:
-            if all(other == group or self.is_not_after(other, group) for other in self.endless):
+        streams = [group for group in self.endless if group != (THRESHOLD,)]
+        for group in streams:
+            if all(other == group or self.is_not_after(other, group) for other in streams):
                 return group
         return None
+
+    # --- results that close ----------------------------------------------------------------------------
+
+    def find_closing_columns(self, keys: Collection[Ref]) -> tuple[Ref, ...]:
+        """The timestamps of the last group among the keys of a result; if there is one, the result *closes*.
+
+        Its rows come only within a window of that timestamp; after that, it never changes again.
+        """
+        last = self.last_group or ()
+        return tuple(self.time_columns[a] for a in last if self.time_columns.get(a) in keys)
+
+    def find_remembered_columns(self, columns: Sequence[Ref], keys: Collection[Ref]) -> tuple[Ref, ...]:
+        """The columns of results that are remembered for ever; none of the last group if results close."""
+        exempt = (self.last_group or ()) if self.find_closing_columns(keys) else ()
+        return tuple(ref for ref in columns if ref.occurrence not in exempt)
 
     # --- partial matches -------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from millpond.engines.exact.program import ExactProgram, SlotProgram
 from millpond.engines.exact.slot_sql import merge_sql, reduce_sql
 from millpond.engines.exact.slots import Slot, find_decodable_columns
 from millpond.plan.classes import build_exact_classes
-from millpond.plan.needs import THRESHOLD
 from millpond.plan.synopses import (
     ExactPlan,
     ExactSelectPlan,
@@ -26,7 +25,7 @@ from millpond.plan.synopses import (
 )
 from millpond.query.canonical import canonical_text
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
-from millpond.query.parts import Part
+from millpond.query.parts import THRESHOLD, Part
 from millpond.query.trees import conjuncts, find_aggregates, is_aggregate, refs
 from millpond.runtime.aggregates import has_monotone_having
 from millpond.runtime.arrow_ipc import schema_to_bytes

@@ -15,12 +15,12 @@ from millpond.engines.timed.partial_match_sql import PartialMatchSql
 from millpond.engines.timed.program import NeedProgram, PartialMatchProgram, TimeColumn, TimedProgram
 from millpond.engines.timed.tables import all_rows, input_table, recent_rows, result_table
 from millpond.engines.timed.value_sql import from_number, to_micros
-from millpond.plan.needs import THRESHOLD, Measure, Need, SelectNeeds, TimedPlan, find_separate_needs
+from millpond.plan.needs import Measure, Need, SelectNeeds, TimedPlan, find_separate_needs
 from millpond.plan.partial_matches import PartialMatchPlan, TimedNeed
 from millpond.query.canonical import canonical_text
 from millpond.query.durations import parse_duration
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
-from millpond.query.parts import Part, type_of
+from millpond.query.parts import THRESHOLD, Part, type_of
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
 from millpond.query.trees import find_aggregates, is_aggregate, refs, substitute
 from millpond.runtime.aggregates import groups_sql, has_monotone_having
