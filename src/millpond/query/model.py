@@ -232,8 +232,26 @@ class Item:
 
 
 @dataclass(frozen=True)
+class Session:
+    """``session_window(time, gap)`` in GROUP BY.
+
+    The rows of a group are divided into sessions wherever two timestamps that follow each other are more than
+    ``gap`` microseconds apart.  ``start`` and ``end`` are derived columns: a session starts with the least
+    ``start`` of its rows, and ends with the greatest ``end``, which is ``gap`` after the last timestamp.
+    """
+
+    time: Ref
+    gap: int
+    start: Ref
+    end: Ref
+
+
+@dataclass(frozen=True)
 class Select:
-    """A SELECT.  ``group_by`` is None without GROUP BY; an aggregate then has one global group."""
+    """A SELECT.  ``group_by`` is None without GROUP BY; an aggregate then has one global group.
+
+    With a ``session``, the groups are divided further; the columns of ``group_by`` do not include it.
+    """
 
     occurrences: tuple[Occurrence, ...]
     items: tuple[Item, ...]
@@ -242,6 +260,7 @@ class Select:
     having: Condition = TRUE
     text: str = field(default="", compare=False)
     position: Position | None = field(default=None, compare=False)
+    session: Session | None = None
 
     def occurrence(self, alias: str) -> Occurrence:
         """The occurrence with this alias."""
