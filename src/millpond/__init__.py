@@ -32,17 +32,22 @@ if TYPE_CHECKING:
 
 
 def sql(
-    spark: SparkSession, query: str, memory: int | None = None, policy: str | PolicyChoice | None = None
+    spark: SparkSession,
+    query: str,
+    memory: int | None = None,
+    policy: str | PolicyChoice | None = None,
+    updates: bool = False,
 ) -> DataFrame:
     """The exact answer to a bounded query over the session's temporary views, as a streaming DataFrame.
 
     A query that is not bounded keeps at most ``memory`` tuples, which ``policy`` chooses: its rows are
-    correct, but some may be missing.  For lookup relations, ``memory`` is the number of rows to cache.  Needs
+    correct, but some may be missing.  For lookup relations, ``memory`` is the number of rows to cache.  A
+    group of a time window is emitted once, when it closes; with ``updates``, whenever it changes.  Needs
     Spark, which ``check`` does not.
     """
     from millpond.spark.sql import answer_query
 
-    return answer_query(spark, query, memory, policy)
+    return answer_query(spark, query, memory, policy, updates)
 
 
 def lookup(

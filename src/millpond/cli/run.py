@@ -41,6 +41,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--master", metavar="URL", help="the Spark master (default: all cores of this machine)"
     )
+    parser.add_argument(
+        "--updates",
+        action="store_true",
+        help="write every change of a group of a time window (default: each group once, when it closes)",
+    )
     parser.add_argument("--strict", action="store_true", help="end the run at the first malformed row")
     parser.add_argument("--query", type=int, metavar="K", help="which query of the file, counted from 1")
     parser.add_argument(

@@ -8,11 +8,15 @@ from enum import StrEnum
 
 
 class Version(StrEnum):
-    """Which rows of a kept table SQL reads: those before, in, or after the micro-batch."""
+    """Which rows of a kept table SQL reads: those before, in, or after the micro-batch.
+
+    The rows after it include those that it closes, which are not kept.
+    """
 
     BEFORE = "old"
     ADDED = "new"
     AFTER = "now"
+    CLOSED = "closed"
 
     def of(self, table: str) -> str:
         """The name under which these rows of the table are registered."""

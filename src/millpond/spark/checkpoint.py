@@ -44,7 +44,7 @@ class Folders:
         self._checkpoint = checkpoint
         self._output = output
 
-    def check(self, query: Query) -> EarlierRun | None:
+    def check(self, query: Query, updates: bool = False) -> EarlierRun | None:
         """The run to continue, or None for a new run; MillpondError if the folders are of another query."""
         text = self._files.read(f"{self._checkpoint}/{CHECKPOINT_NOTE}")
         if text is None:
@@ -57,15 +57,23 @@ class Folders:
             raise MillpondError(
                 f"the checkpoint {self._checkpoint} is of another query: {change}", remedy=_START_AGAIN
             )
+        if note.get("updates", False) != updates:
+            raise MillpondError(
+                f"the checkpoint {self._checkpoint} is of a run {'without' if updates else 'with'} --updates",
+                remedy=f"{'drop' if updates else 'give'} --updates; {_START_AGAIN}",
+            )
         self._check_output(note["run"])
         return EarlierRun(note["run"], note["partitions"])
 
-    def claim(self, query: Query, partitions: int, continued: EarlierRun | None) -> None:
+    def claim(
+        self, query: Query, partitions: int, continued: EarlierRun | None, updates: bool = False
+    ) -> None:
         """Write the notes into both folders."""
         run = continued.run if continued else uuid4().hex
         self._files.make_folder(self._output)
         if continued is None:
             note = {"format": FORMAT, "run": run, "partitions": partitions, **_describe(query)}
+            note |= {"updates": True} if updates else {}
             self._files.create(f"{self._checkpoint}/{CHECKPOINT_NOTE}", json.dumps(note, indent=2) + "\n")
         if self._read_owner() != run:
             self._files.delete(f"{self._output}/{OUTPUT_NOTE}")

@@ -21,7 +21,7 @@ class Job:
     """A query with its verdict, the memory it may use, and its opened tables (all but lookup relations).
 
     ``end_of_input`` is a stream on which a row means that no more input will come.  Only engines that
-    hold rows back read it.
+    hold rows back read it.  ``updates``: groups that close are written whenever they change.
     """
 
     spark: SparkSession
@@ -29,6 +29,7 @@ class Job:
     allowance: Allowance
     sources: Mapping[str, OpenSource]
     end_of_input: DataFrame | None = None
+    updates: bool = False
 
     @property
     def query(self) -> Query:

@@ -12,7 +12,8 @@ class RunOptions:
     """How to run a query: the options of ``millpond run``.
 
     ``memory`` is the number of tuples that a query without a bound may keep, and ``policy`` chooses them; for
-    lookup relations, the number of rows to cache.
+    lookup relations, the number of rows to cache.  ``updates``: groups that close are written whenever they
+    change, not only when they close.
     """
 
     output: str
@@ -24,3 +25,4 @@ class RunOptions:
     strict: bool = False
     memory: int | None = None
     policy: str | None = None
+    updates: bool = False

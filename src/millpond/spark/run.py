@@ -116,13 +116,13 @@ def _prepare(
     checkpoint = files.resolve(options.checkpoint) if options.checkpoint else f"{output}/_checkpoint"
     sink = Sink(files, output, options.format)
     folders = Folders(files, checkpoint, output)
-    continued = folders.check(query)
+    continued = folders.check(query, options.updates)
     sources = {
         name: open_source(spark, table, folder, options.strict)
         for name, table in query.tables.items()
         if name not in allowance.lookups.tables
     }
-    job = Job(spark, verdict, allowance, sources)
+    job = Job(spark, verdict, allowance, sources, updates=options.updates)
     engine = choose_engine(job)
     end_folder = None
     if engine.holds_rows_back:
@@ -134,7 +134,7 @@ def _prepare(
     if continued is not None:  # Spark cannot repartition the state
         partitions = continued.partitions
     set_partitions(spark, partitions)
-    folders.claim(query, partitions, continued)
+    folders.claim(query, partitions, continued, options.updates)
     if continued is None:
         for name, source in sources.items():
             if not query.tables[name].streaming and source.rejects:

@@ -39,12 +39,18 @@ _lookups: dict[tuple[str, str], Table] = {}
 
 
 def answer_query(
-    spark: SparkSession, query: str, memory: int | None = None, policy: str | PolicyChoice | None = None
+    spark: SparkSession,
+    query: str,
+    memory: int | None = None,
+    policy: str | PolicyChoice | None = None,
+    updates: bool = False,
 ) -> DataFrame:
     """The answer to a query over the session's temporary views, as an append-only streaming DataFrame.
 
     Streaming views are streams.  Every row is emitted once (an aggregate query emits a row for each change of
     a group, with a growing ``_revision``), so a sink in append mode holds the exact answer after each batch.
+    A group that closes, such as one of a time window, is emitted once, when it closes; with ``updates``, it
+    is emitted whenever it changes.
 
     A query that is not bounded needs a budget: it keeps at most ``memory`` tuples, those with the highest
     scores under ``policy``.  Its rows are correct, but some may be missing.
@@ -59,7 +65,7 @@ def answer_query(
     sources = {
         name: OpenSource(view, False) for name in parsed.tables if not isinstance(view := views[name], Table)
     }
-    job = Job(spark, verdict, allowance, sources)
+    job = Job(spark, verdict, allowance, sources, updates=updates)
     answer = choose_engine(job).build(job)
     frame = answer.frame
     if answer.stateful:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from millpond.engines.timed.compile import compile_timed
 from millpond.engines.timed.program import TimedProgram
-from millpond.plan.needs import TimedPlan
 from millpond.query.model import Table
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect
@@ -36,8 +33,7 @@ class TimedEngine:
         return job.verdict.timed is not None
 
     def build(self, job: Job) -> AnswerFrame:
-        assert job.verdict.timed is not None
-        program = _compile_with_relations(job.verdict.timed, job.sources, job.time_zone)
+        program = _compile_with_relations(job)
         schema = infer_result_schema(job.spark, job.query)
         payloads = [
             _collect_stream(program, job.query.tables[name], source)
@@ -52,14 +48,15 @@ class TimedEngine:
         return AnswerFrame(frame, (*schema.names, *extra), stateful=True, partitions=1)
 
 
-def _compile_with_relations(plan: TimedPlan, sources: Mapping[str, OpenSource], zone: str) -> TimedProgram:
+def _compile_with_relations(job: Job) -> TimedProgram:
     """The program, which contains the rows of its relations."""
-    program = compile_timed(plan, Dialect.SPARK, zone)
+    assert job.verdict.timed is not None
+    program = compile_timed(job.verdict.timed, Dialect.SPARK, job.time_zone, job.updates)
     db = DuckDb()
     found: dict[str, pa.Table] = {}
     for each in program.inputs:
         if each.is_relation:
-            rows = sources[each.stream].good
+            rows = job.sources[each.stream].good
             taken = rows.select(*(F.expr(text).alias(name) for name, text in each.columns)).toArrow()
             found[each.name] = db.query(each.reduce, {"batch": taken})
     return program.with_relations(found)

@@ -13,30 +13,44 @@ import pyarrow as pa
 from millpond.engines.timed.inputs import compile_input, find_used_columns
 from millpond.engines.timed.partial_match_sql import PartialMatchSql
 from millpond.engines.timed.program import NeedProgram, PartialMatchProgram, TimeColumn, TimedProgram
+from millpond.engines.timed.result_sql import (
+    CLOSES,
+    build_counted_matches,
+    closing_columns,
+    extreme_value,
+    find_median_argument,
+    group_columns,
+    group_keys,
+    match_expression,
+)
 from millpond.engines.timed.tables import all_rows, input_table, recent_rows, result_table
-from millpond.engines.timed.value_sql import from_number, to_micros
-from millpond.plan.needs import Measure, Need, SelectNeeds, TimedPlan, find_separate_needs
+from millpond.engines.timed.value_sql import to_micros
+from millpond.plan.closing import Closing, find_closings
+from millpond.plan.needs import Need, SelectNeeds, TimedPlan, find_separate_needs
 from millpond.plan.partial_matches import PartialMatchPlan, TimedNeed
 from millpond.query.canonical import canonical_text
 from millpond.query.durations import parse_duration
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
-from millpond.query.parts import THRESHOLD, Part, type_of
+from millpond.query.parts import THRESHOLD, Part
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
-from millpond.query.trees import find_aggregates, is_aggregate, refs, substitute
+from millpond.query.trees import find_aggregates, is_aggregate, refs
 from millpond.runtime.aggregates import groups_sql, has_monotone_having
 from millpond.runtime.arrow_ipc import schema_to_bytes
 from millpond.runtime.duckdb import DuckDb
-from millpond.runtime.sql import Dialect, expression_sql, widen
+from millpond.runtime.sql import Dialect
 from millpond.runtime.terms import TermSql, Version
 
 
-def compile_timed(plan: TimedPlan, dialect: Dialect, zone: str = "UTC") -> TimedProgram:
+def compile_timed(
+    plan: TimedPlan, dialect: Dialect, zone: str = "UTC", updates: bool = False
+) -> TimedProgram:
     """The program for a plan.
 
     ``dialect`` is that of the SQL that takes rows from the streams; all other SQL is DuckDB's.  ``zone`` is
-    the time zone of the timestamps in the query.  Relations have no rows until ``with_relations``.
+    the time zone of the timestamps in the query.  A group that closes is written when it closes or, with
+    ``updates``, whenever it changes.  Relations have no rows until ``with_relations``.
     """
-    compiler = _TimedCompiler(plan.query, dialect, zone)
+    compiler = _TimedCompiler(plan.query, dialect, zone, updates)
     selects = iter(plan.selects)
     for term in plan.query.terms:
         compiler.add_term(term, [next(selects) for _ in term.selects])
@@ -76,17 +90,31 @@ class _KeptResult(NamedTuple):
 _ResultsByAggregate = dict[Aggregate | None, list[_KeptResult]]
 
 
+class _Target(NamedTuple):
+    """A select whose results are kept, when they close, and its result tables.
+
+    ``is_held``: its groups are written when they close.
+    """
+
+    select: Select
+    closing: Closing | None
+    is_held: bool
+    results: _ResultsByAggregate
+
+
 class _TimedCompiler:
     """Collects the programs of the needs and terms of a query."""
 
-    def __init__(self, query: Query, dialect: Dialect, zone: str) -> None:
+    def __init__(self, query: Query, dialect: Dialect, zone: str, updates: bool) -> None:
         self.query = query
         self.dialect = dialect
         self.zone = zone
+        self.updates = updates
         self.needs: list[NeedProgram] = []
         self.terms: list[TermSql] = []
         self.columns = tuple(f"o{i}" for i in range(len(query.columns)))
         self._inputs = 0
+        self._has_revisions = False
 
     def build_program(self, time_columns: tuple[TimeColumn, ...]) -> TimedProgram:
         schemas = tuple((name, schema_to_bytes(schema)) for name, schema in _state_schemas(self.needs))
@@ -96,7 +124,7 @@ class _TimedCompiler:
             schemas=schemas,
             time_columns=time_columns,
             plan_fingerprint=self._fingerprint(schemas),
-            aggregate=any(is_aggregate(s) for s in self.query.selects),
+            aggregate=self._has_revisions,
             retracts=any(term.retracts for term in self.terms),
         )
 
@@ -104,7 +132,7 @@ class _TimedCompiler:
         """A digest of everything that gives the state its meaning: the query, the SQL, the schemas."""
         digest = hashlib.sha256(canonical_text(self.query).encode())
         for need in self.needs:
-            digest.update(repr((need.sets, need.result_rows, need.merge)).encode())
+            digest.update(repr((need.sets, need.result_rows, need.merge, need.is_held)).encode())
             digest.update(repr([each.columns for each in need.inputs]).encode())
         digest.update(repr(schemas).encode())
         return digest.digest()
@@ -116,42 +144,51 @@ class _TimedCompiler:
         if not grouped and not term.distinct:
             self._add_bag(selects[0])
             return
-        results = [self._compile_results(each) for each in selects]
+        closings = find_closings(term, selects)
+        targets = [self._add_target(*pair) for pair in zip(selects, closings, strict=True)]
+        self._has_revisions |= any(is_aggregate(each.select) and not each.is_held for each in targets)
+        if len(self.query.selects) == len(grouped) == 1 and not term.distinct and not targets[0].is_held:
+            self.terms.append(self._render_groups(targets[0]))
+        elif not term.distinct and targets[0].is_held:
+            closed = self._rows_sql(targets[0], Version.CLOSED)
+            added = f"SELECT {', '.join(self.columns)}, 1 AS w FROM ({closed})"
+            self.terms.append(TermSql(self._kept_results, self.columns, added=added))
+        else:
+            self.terms.append(self._render_rows(targets, term.distinct))
 
-        def rows(version: Version) -> list[str]:
-            return [self._rows_sql(s.select, r, version) for s, r in zip(selects, results, strict=True)]
+    def _render_groups(self, target: _Target) -> TermSql:
+        """The groups of a select: a new row of a group replaces the old one."""
+        select = target.select
+        return TermSql(
+            self._kept_results,
+            self.columns,
+            before=self._rows_sql(target, Version.BEFORE),
+            after=self._rows_sql(target, Version.AFTER),
+            keys=len(select.group_by or ()),
+            grouped=True,
+            retracts=not has_monotone_having(select),
+            always=select.group_by is None,
+        )
 
-        if len(self.query.selects) == len(grouped) == 1 and not term.distinct:
-            select = grouped[0]
-            self.terms.append(
-                TermSql(
-                    self._kept_results,
-                    self.columns,
-                    before=rows(Version.BEFORE)[0],
-                    after=rows(Version.AFTER)[0],
-                    keys=len(select.group_by or ()),
-                    grouped=True,
-                    retracts=not has_monotone_having(select),
-                    always=select.group_by is None,
-                )
-            )
-            return
-        every = "SELECT DISTINCT" if term.distinct else "SELECT"
+    def _render_rows(self, targets: Sequence[_Target], distinct: bool) -> TermSql:
+        """The rows of several selects.  Groups that are held until they close never change after that."""
         columns = ", ".join(self.columns)
+        before = [self._rows_sql(each, Version.BEFORE) for each in targets if not each.is_held]
+        after = [self._rows_sql(each, Version.CLOSED if each.is_held else Version.AFTER) for each in targets]
 
-        def union(version: Version) -> str:
-            texts = (f"(SELECT {columns} FROM ({text}))" for text in rows(version))
-            return f"{every} {columns} FROM ({' UNION ALL '.join(texts)})"
+        def union(texts: Sequence[str]) -> str:
+            every = "SELECT DISTINCT" if distinct else "SELECT"
+            rows = " UNION ALL ".join(f"(SELECT {columns} FROM ({text}))" for text in texts)
+            return f"{every} {columns} FROM ({rows or self._no_rows_sql()})"
 
-        self.terms.append(
-            TermSql(
-                self._kept_results,
-                self.columns,
-                before=union(Version.BEFORE),
-                after=union(Version.AFTER),
-                retracts=bool(grouped),
-                always=any(s.group_by is None for s in grouped),
-            )
+        changing = [each.select for each in targets if is_aggregate(each.select) and not each.is_held]
+        return TermSql(
+            self._kept_results,
+            self.columns,
+            before=union(before),
+            after=union(after),
+            retracts=bool(changing),
+            always=any(select.group_by is None for select in changing),
         )
 
     @property
@@ -175,20 +212,25 @@ class _TimedCompiler:
             added = f"SELECT {group}, sum(w) AS w FROM ({union}) GROUP BY {group}"
             self.terms.append(TermSql(tuple(names), self.columns, added=added))
 
-    def _rows_sql(self, select: Select, results: _ResultsByAggregate, version: Version) -> str:
+    def _rows_sql(self, target: _Target, version: Version) -> str:
         """All rows of a select: its groups, or the set of its rows."""
-        if is_aggregate(select):
-            matches = [(a, [each.sql(version) for each in found]) for a, found in results.items()]
-            return groups_sql(select, matches, self.columns)
-        texts = [each.sql(version) for found in results.values() for each in found]
-        nothing = f"SELECT {', '.join(f'NULL AS {c}' for c in self.columns)} WHERE FALSE"
-        return " UNION ".join(texts) or nothing
+        if is_aggregate(target.select):
+            matches = [(a, [each.sql(version) for each in found]) for a, found in target.results.items()]
+            return groups_sql(target.select, matches, self.columns)
+        texts = [each.sql(version) for found in target.results.values() for each in found]
+        return " UNION ".join(texts) or self._no_rows_sql()
 
-    def _compile_results(self, needs: SelectNeeds) -> _ResultsByAggregate:
+    def _no_rows_sql(self) -> str:
+        return f"SELECT {', '.join(f'NULL AS {c}' for c in self.columns)} WHERE FALSE"
+
+    def _add_target(self, needs: SelectNeeds, closing: Closing | None) -> _Target:
         """Add the needs of a select.  Aggregates that count matches of the same part share a result table."""
         select = needs.select
+        is_held = closing is not None and is_aggregate(select) and not self.updates
+        target = _Target(select, closing, is_held, {})
         if not is_aggregate(select):
-            return {None: [self._add_set(need, select) for _, wanted in needs.parts for need in wanted]}
+            sets = [self._add_set(need, target) for _, wanted in needs.parts for need in wanted]
+            return target._replace(results={None: sets})
         aggregates: Sequence[Aggregate | None] = find_aggregates(select) or [None]
         results: _ResultsByAggregate = {a: [] for a in aggregates}
         for _, wanted in needs.parts:
@@ -196,66 +238,71 @@ class _TimedCompiler:
             for need in wanted:
                 separate = find_separate_needs(need, wanted)
                 if separate and need.counted:
-                    results[need.aggregate].append(self._add_combined(need, separate, select))
+                    results[need.aggregate].append(self._add_combined(need, separate, target))
                 elif not separate and need.counted:
-                    shared.setdefault(_median_argument(need.aggregate), []).append(need)
+                    shared.setdefault(find_median_argument(need.aggregate), []).append(need)
                 elif not separate:
-                    results[need.aggregate].append(self._add_existence(need, select))
+                    results[need.aggregate].append(self._add_existence(need, target))
             for median, together in shared.items():
-                for aggregate, result in self._add_counted(together, select, median):
+                for aggregate, result in self._add_counted(together, target, median):
                     results[aggregate].append(result)
-        return results
+        return target._replace(results=results)
 
     # --- result tables ---------------------------------------------------------------------------------
 
-    def _add_set(self, need: Need, select: Select) -> _KeptResult:
+    def _add_set(self, need: Need, target: _Target) -> _KeptResult:
         """The set of rows of a select without aggregates."""
-        sql = self._match_sql(need, {r for item in select.items for r in refs(item.expression)})
-        items = ", ".join(self._select_list(sql, select))
+        shown = {r for item in target.select.items for r in refs(item.expression)}
+        sql = self._match_sql(need, shown, target.closing)
+        items = ", ".join([*self._select_list(sql, target.select), *closing_columns(sql, target.closing)])
         rows = f"SELECT DISTINCT {items} FROM {sql.tables(sql.complete).new}"
-        name = self._add_need(sql, rows, "SELECT DISTINCT * FROM rows")
-        return _KeptResult(name, lambda version: f"SELECT * FROM {version.of(name)}")
+        name = self._add_need(sql, rows, "SELECT DISTINCT * FROM rows", target)
+        columns = ", ".join(self.columns)
+        return _KeptResult(name, lambda version: f"SELECT {columns} FROM {version.of(name)}")
 
     def _select_list(self, sql: PartialMatchSql, select: Select) -> list[str]:
         return [
-            f"{_match_expression(sql, item.expression)} AS {name}"
+            f"{match_expression(sql, item.expression)} AS {name}"
             for item, name in zip(select.items, self.columns, strict=True)
         ]
 
-    def _add_combined(self, counted: Need, others: Sequence[Need], select: Select) -> _KeptResult:
+    def _add_combined(self, counted: Need, others: Sequence[Need], target: _Target) -> _KeptResult:
         """The matches of a counted need, for every combination of groups that the other needs have found."""
-        ((_, result),) = self._add_counted([counted], select, _median_argument(counted.aggregate))
-        found = [(need, self._add_existence(replace(need, aggregate=None), select).table) for need in others]
+        select = target.select
+        ((_, result),) = self._add_counted([counted], target, find_median_argument(counted.aggregate))
+        found = [(need, self._add_existence(replace(need, aggregate=None), target).table) for need in others]
         columns = ", ".join([*(f"g{i}" for i in range(len(select.group_by or ()))), "v", "w", "t"])
 
         def sql(version: Version) -> str:
             joined = f"({result.sql(version)})"
             for need, table in found:
-                keys = ", ".join([*_group_keys(select, need), f"1 AS there_{table}"])
+                keys = ", ".join([*group_keys(select, need), f"1 AS there_{table}"])
                 joined += f" CROSS JOIN (SELECT {keys} FROM {version.of(table)})"
             return f"SELECT {columns} FROM {joined}"
 
         return _KeptResult(result.table, sql)
 
-    def _add_existence(self, need: Need, select: Select) -> _KeptResult:
+    def _add_existence(self, need: Need, target: _Target) -> _KeptResult:
         """The groups with the values of an aggregate's argument; for MIN and MAX, with the best value."""
-        aggregate = need.aggregate
+        select, aggregate = target.select, need.aggregate
         groups = set(select.group_by or ())
         argument = aggregate.argument if aggregate is not None else None
-        keys = _group_keys(select, need)
+        keys = group_keys(select, need)
         by_requirement = argument is not None and THRESHOLD in need.scope
-        sql = self._match_sql(need, groups if argument is None or by_requirement else groups | refs(argument))
+        shown = groups if argument is None or by_requirement else groups | refs(argument)
+        sql = self._match_sql(need, shown, target.closing)
         value = "NULL"
         if argument is not None:
-            value = _extreme_value(sql, argument) if by_requirement else _match_expression(sql, argument)
-        columns = ", ".join([*_group_columns(sql, select), f"{value} AS v"])
+            value = extreme_value(sql, argument) if by_requirement else match_expression(sql, argument)
+        closing = closing_columns(sql, target.closing)
+        columns = ", ".join([*group_columns(sql, select), f"{value} AS v", *closing])
         rows = f"SELECT DISTINCT {columns} FROM {sql.tables(sql.complete).new}"
         merge = "SELECT DISTINCT * FROM rows"
         if aggregate is not None and aggregate.function in ("MIN", "MAX"):
             best = f"{aggregate.function.lower()}(v) AS v"
-            group = f" GROUP BY {', '.join(keys)}" if keys else " HAVING count(*) > 0"
-            merge = f"SELECT {', '.join([*keys, best])} FROM rows{group}"
-        name = self._add_need(sql, rows, merge)
+            group = " GROUP BY ALL" if keys else " HAVING count(*) > 0"
+            merge = f"SELECT {', '.join([*keys, best, *([CLOSES] if closing else [])])} FROM rows{group}"
+        name = self._add_need(sql, rows, merge, target)
         number = "CASE WHEN v IS NULL THEN 0 ELSE 1 END" if argument is not None else "1"
         adding = aggregate is not None and aggregate.function in ("SUM", "AVG")
         total = "v AS t" if adding else "0 AS t"
@@ -263,31 +310,33 @@ class _TimedCompiler:
         return _KeptResult(name, lambda version: f"SELECT {selected} FROM {version.of(name)}")
 
     def _add_counted(
-        self, needs: Sequence[Need], select: Select, median: Expr | None
+        self, needs: Sequence[Need], target: _Target, median: Expr | None
     ) -> Iterator[tuple[Aggregate | None, _KeptResult]]:
         """The groups with the number of matches and the sums of measures, shared by several aggregates."""
+        select = target.select
         measures = tuple(dict.fromkeys(m for need in needs for m in need.measures))
-        keys = _group_keys(select, needs[0])
+        keys = group_keys(select, needs[0])
         shown = set(select.group_by or ()) | (refs(median) if median is not None else set())
-        sql = self._match_sql(replace(needs[0], measures=measures), shown)
-        value = [f"{_match_expression(sql, median)} AS v"] if median is not None else []
+        sql = self._match_sql(replace(needs[0], measures=measures), shown, target.closing)
+        closing = closing_columns(sql, target.closing)
+        value = [f"{match_expression(sql, median)} AS v"] if median is not None else []
         counts = sql.counts()
         sums = [f"sum({c}) AS {c}" for c in counts]
-        names = [*keys, *(["v"] if value else [])]
+        names = [*keys, *(["v"] if value else []), *([CLOSES] if closing else [])]
         group = f" GROUP BY {', '.join(names)}" if names else " HAVING count(*) > 0"
-        columns = ", ".join([*_group_columns(sql, select), *value, *counts])
+        columns = ", ".join([*group_columns(sql, select), *value, *closing, *counts])
         inner = f"SELECT {columns} FROM {sql.tables(sql.complete).new}"
         selected = ", ".join([*names, *sums])
-        name = self._add_need(
-            sql, f"SELECT {selected} FROM ({inner}){group}", f"SELECT {selected} FROM rows{group}"
-        )
+        rows, merge = f"SELECT {selected} FROM ({inner}){group}", f"SELECT {selected} FROM rows{group}"
+        name = self._add_need(sql, rows, merge, target)
         for need in needs:
-            yield need.aggregate, _KeptResult(name, _build_counted_matches(need, measures, keys, name))
+            yield need.aggregate, _KeptResult(name, build_counted_matches(need, measures, keys, name))
 
     # --- needs -----------------------------------------------------------------------------------------
 
-    def _match_sql(self, need: Need, shown: Iterable[Ref]) -> PartialMatchSql:
+    def _match_sql(self, need: Need, shown: Iterable[Ref], closing: Closing | None = None) -> PartialMatchSql:
         """SQL for the partial matches of a need; ``shown`` are the columns that its result uses."""
+        shown = [*shown, *([closing.column] if closing is not None else [])]
         used = {r for ref in shown for r in refs(need.part.rewrite(ref))}
         timed = TimedNeed(need, {ref for ref in used if ref.occurrence in need.scope})
         inputs = []
@@ -298,7 +347,9 @@ class _TimedCompiler:
             self._inputs += 1
         return PartialMatchSql(timed, inputs, len(self.needs), self.zone)
 
-    def _add_need(self, sql: PartialMatchSql, result_rows: str, merge: str | None) -> str:
+    def _add_need(
+        self, sql: PartialMatchSql, result_rows: str, merge: str | None, target: _Target | None = None
+    ) -> str:
         """Add the program of a need; returns the name of its result table."""
         name = result_table(sql.number)
         plans = sql.timed.sets
@@ -310,73 +361,11 @@ class _TimedCompiler:
                 result=name,
                 result_rows=result_rows,
                 merge=merge,
+                closes=target is not None and target.closing is not None,
+                is_held=target is not None and target.is_held,
             )
         )
         return name
-
-
-# --- results as SQL ------------------------------------------------------------------------------------
-
-
-def _match_expression(sql: PartialMatchSql, expr: Expr) -> str:
-    """An expression over the result columns of complete matches."""
-
-    def column(ref: Ref) -> str:
-        return widen(f"p{sql.timed.result_columns.index(ref)}", type_of(sql.timed.part, ref))
-
-    return expression_sql(sql.timed.part.rewrite(expr), column, Dialect.DUCKDB)
-
-
-def _extreme_value(sql: PartialMatchSql, argument: Expr) -> str:
-    """The argument of MIN or MAX, from the requirement of complete matches on the virtual stream."""
-    requirements = sql.complete.requirements
-    (number,) = [
-        i for i, r in enumerate(requirements) if any(z.occurrence == THRESHOLD for z, _ in r.partners)
-    ]
-    column = requirements[number].terms[0][0]
-    value = from_number(f"c{number}", type_of(sql.timed.part, column))
-    if column in dict(sql.timed.part.derived):
-        return value
-    return expression_sql(substitute(argument, {column: Ref("", "v")}), lambda _: value, Dialect.DUCKDB)
-
-
-def _groups_of(select: Select, need: Need) -> list[tuple[str, Ref]]:
-    """The grouping columns that a need has, by name."""
-    return [
-        (f"g{i}", ref)
-        for i, ref in enumerate(select.group_by or ())
-        if all(r.occurrence in need.scope for r in refs(need.part.rewrite(ref)))
-    ]
-
-
-def _group_keys(select: Select, need: Need) -> list[str]:
-    return [key for key, _ in _groups_of(select, need)]
-
-
-def _group_columns(sql: PartialMatchSql, select: Select) -> list[str]:
-    groups = _groups_of(select, sql.timed.need)
-    return [f"{_match_expression(sql, ref)} AS {key}" for key, ref in groups]
-
-
-def _median_argument(aggregate: Aggregate | None) -> Expr | None:
-    """The argument of MEDIAN, whose values must all be counted."""
-    return aggregate.argument if aggregate is not None and aggregate.function == "MEDIAN" else None
-
-
-def _build_counted_matches(
-    need: Need, measures: Sequence[Measure], keys: Sequence[str], table: str
-) -> Callable[[Version], str]:
-    """An aggregate's matches, from a result table with counts that it may share with others."""
-    if _median_argument(need.aggregate) is not None:
-        value, number, total = "v", "CASE WHEN v IS NULL THEN 0 ELSE n END", "0"
-    elif need.measures:
-        (measure,) = need.measures
-        position = measures.index(measure)
-        value, number, total = "NULL AS v", f"f{position}", f"s{position}"
-    else:
-        value, number, total = "NULL AS v", "n", "0"
-    columns = ", ".join([*keys, value, f"CAST({number} AS HUGEINT) AS w", f"{total} AS t"])
-    return lambda version: f"SELECT {columns} FROM {version.of(table)}"
 
 
 # --- partial matches -----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from millpond.engines.timed.pareto_fronts import ALWAYS, NEVER, Ints, build_front_history
 from millpond.engines.timed.program import NeedProgram, PartialMatchProgram, TimedProgram
+from millpond.engines.timed.result_sql import CLOSES
 from millpond.engines.timed.tables import all_rows, recent_rows
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.terms import TermSql, Version
@@ -20,10 +21,14 @@ Tables = dict[str, pa.Table]
 
 @dataclass(frozen=True)
 class BatchChange:
-    """What a micro-batch changes: ``state`` holds the kept tables after it, ``added`` the new result rows."""
+    """What a micro-batch changes: ``state`` holds the kept tables after it, ``added`` the new result rows.
+
+    ``closed`` are the results that it closes, by table; they are no longer kept.
+    """
 
     state: Tables
     added: Tables
+    closed: Tables
 
     def term_tables(self, program: TimedProgram, before: Mapping[str, pa.Table], term: TermSql) -> Tables:
         """The tables that a term's SQL reads; ``before`` are the kept tables before the micro-batch."""
@@ -34,7 +39,9 @@ class BatchChange:
             if name in program.state_schemas:
                 empty = program.state_schemas[name].empty_table()
                 tables[Version.BEFORE.of(name)] = before.get(name, empty)
-                tables[Version.AFTER.of(name)] = self.state.get(name, empty)
+                kept, closed = self.state.get(name, empty), self.closed.get(name, empty)
+                tables[Version.AFTER.of(name)] = pa.concat_tables([kept, closed])
+                tables[Version.CLOSED.of(name)] = closed
         return tables
 
 
@@ -52,6 +59,7 @@ def advance(
     """
     after: Tables = {}
     added: Tables = {}
+    closed: Tables = {}
     for need in program.needs:
         tables = _input_tables(need, state, inputs)
         after |= _keep_recent_rows(need, tables, now)
@@ -71,9 +79,28 @@ def advance(
             rows = [added[need.result].cast(schema)]
             if need.result in state:
                 rows.insert(0, state[need.result])
-            after[need.result] = db.query(need.merge, {"rows": pa.concat_tables(rows)}).cast(schema)
+            merged = db.query(need.merge, {"rows": pa.concat_tables(rows)}).cast(schema)
+            after[need.result], closed[need.result] = _split_closed(need, merged, now)
         db.drop_tables()
-    return BatchChange({name: table for name, table in after.items() if table.num_rows}, added)
+    return BatchChange({name: table for name, table in after.items() if table.num_rows}, added, closed)
+
+
+def find_last_closing(program: TimedProgram, state: Mapping[str, pa.Table]) -> int | None:
+    """The watermark at which the last of the groups that are held closes; None if there are none."""
+    times = [
+        pc.max(state[need.result].column(CLOSES)).as_py()
+        for need in program.needs
+        if need.is_held and need.result in state
+    ]
+    return max(times, default=None)
+
+
+def _split_closed(need: NeedProgram, results: pa.Table, now: int) -> tuple[pa.Table, pa.Table]:
+    """The results that rows from ``now`` on can change, and those that are closed."""
+    if not need.closes:
+        return results, results.slice(0, 0)
+    is_closed = pc.less_equal(results.column(CLOSES), now)
+    return results.filter(pc.invert(is_closed)), results.filter(is_closed)
 
 
 def _input_tables(need: NeedProgram, state: Mapping[str, pa.Table], inputs: Mapping[str, pa.Table]) -> Tables:

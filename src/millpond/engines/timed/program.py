@@ -85,7 +85,8 @@ class NeedProgram:
     """The partial matches of a need, from small to large sets; the last set holds the complete matches.
 
     ``result_rows`` is SQL for what the new complete matches add to the table ``result``.  If that table is
-    kept, ``merge`` is SQL that merges ``rows`` of it.
+    kept, ``merge`` is SQL that merges ``rows`` of it.  If it ``closes``, its rows have the watermark at which
+    they close, and are kept until then.  ``is_held``: the groups are written when they close.
     """
 
     inputs: tuple[InputProgram, ...]
@@ -93,6 +94,8 @@ class NeedProgram:
     result: str
     result_rows: str
     merge: str | None
+    closes: bool = False
+    is_held: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,11 @@ class TimedProgram:
     @cached_property
     def state_schemas(self) -> dict[str, pa.Schema]:
         return {name: schema_from_bytes(data) for name, data in self.schemas}
+
+    @property
+    def closes(self) -> bool:
+        """Whether some results close."""
+        return any(need.closes for need in self.needs)
 
     @property
     def inputs(self) -> tuple[InputProgram, ...]:

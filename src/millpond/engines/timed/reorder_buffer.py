@@ -54,11 +54,15 @@ class ReorderBuffer:
 
 @dataclass(frozen=True)
 class Release:
-    """The buffer after a micro-batch, the rows that it released, and the late rows; by input table."""
+    """The buffer after a micro-batch, the rows that it released, and the late rows; by input table.
+
+    ``has_ended``: the input has ended.
+    """
 
     buffer: ReorderBuffer
     released: dict[str, pa.Table]
     late: dict[str, pa.Table]
+    has_ended: bool = False
 
 
 def release_rows(
@@ -99,8 +103,8 @@ def release_rows(
         ):
             if chosen.any():
                 target[each.name] = table if chosen.all() else table.filter(pa.array(chosen))
-    advanced.pop(END, None)  # a later run may continue the input
-    return Release(ReorderBuffer(held, advanced, watermark), released, late)
+    has_ended = advanced.pop(END, None) is not None  # a later run may continue the input
+    return Release(ReorderBuffer(held, advanced, watermark), released, late, has_ended)
 
 
 def _compute_watermark(program: TimedProgram, progress: Mapping[str, StreamProgress], now: float) -> int:

@@ -10,13 +10,13 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.engines.timed.execute import advance
+from millpond.engines.timed.execute import BatchChange, advance, find_last_closing
 from millpond.engines.timed.program import TimedProgram
 from millpond.engines.timed.reorder_buffer import (
     END,
@@ -35,6 +35,7 @@ from millpond.engines.timed.state import (
     encode_matches,
     encode_payload,
 )
+from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.row_kinds import LATE, RowKind
 from millpond.spark.operators.output import build_rejected_rows, build_report_row, build_result_rows
 from millpond.spark.operators.payloads import build_payload_batch, split_rejected
@@ -102,21 +103,33 @@ class TimedProcessor(ShardProcessor):
         if release.late:
             yield _build_late_rows(program, release.late)
         size = 0 if data is None else len(data)
-        if release.released or data is None:
-            change = advance(db, program, state, release.released, release.buffer.watermark)
-            for term in program.terms:
-                sql = term.changes_sql(self.types, first=data is None)
-                found = db.query(sql, change.term_tables(program, state, term))
-                yield from build_result_rows(db, found, revision + 1)
-            state = change.state
-            matches = encode_matches(program, state, revision + 1)
+        buffer, advances = release.buffer, release.buffer.watermark > buffer.watermark
+        if release.released or data is None or (program.closes and advances):
+            change = advance(db, program, state, release.released, buffer.watermark)
+            yield from self._emit_changes(db, state, change, revision + 1, first=data is None)
+            state, revision = change.state, revision + 1
+            last = find_last_closing(program, state) if release.has_ended else None
+            if last is not None:  # a later run may continue, but not change the groups that are written
+                buffer = replace(buffer, watermark=max(last, buffer.watermark))
+                change = advance(db, program, state, {}, buffer.watermark)
+                yield from self._emit_changes(db, state, change, revision + 1, first=False)
+                state, revision = change.state, revision + 1
+            matches = encode_matches(program, state, revision)
             self.put_value(MATCHES_KEY, matches)
             size = len(matches)
-        held = encode_buffer(program, release.buffer)
+        held = encode_buffer(program, buffer)
         self.put_value(BUFFER_KEY, held)
         entries = sum(table.num_rows for table in state.values())
         yield build_report_row(RowKind.STATE, entries, size + len(held))
-        yield build_report_row(RowKind.BUFFERED, release.buffer.count_rows(program))
+        yield build_report_row(RowKind.BUFFERED, buffer.count_rows(program))
+
+    def _emit_changes(
+        self, db: DuckDb, before: Mapping[str, pa.Table], change: BatchChange, revision: int, first: bool
+    ) -> Iterator[pa.Table]:
+        """What a change adds to the answer; ``first``: nothing was emitted yet."""
+        for term in self.program.terms:
+            tables = change.term_tables(self.program, before, term)
+            yield from build_result_rows(db, db.query(term.changes_sql(self.types, first), tables), revision)
 
     def _release_rows(self, buffer: ReorderBuffer, payloads: Sequence[bytes]) -> Release:
         rows: dict[str, list[pa.Table]] = {}

@@ -1,0 +1,89 @@
+"""The SQL of result tables: what complete matches add to them, and what aggregates read from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from millpond.engines.timed.partial_match_sql import PartialMatchSql
+from millpond.engines.timed.value_sql import from_number, to_micros
+from millpond.plan.closing import Closing
+from millpond.plan.needs import Measure, Need
+from millpond.query.model import Aggregate, Expr, Ref, Select
+from millpond.query.parts import THRESHOLD, type_of
+from millpond.query.trees import refs, substitute
+from millpond.runtime.sql import Dialect, expression_sql, widen
+from millpond.runtime.terms import Version
+
+# The column of a result table with the watermark at which a result closes.
+CLOSES = "closes"
+
+
+def match_expression(sql: PartialMatchSql, expr: Expr) -> str:
+    """An expression over the result columns of complete matches."""
+
+    def column(ref: Ref) -> str:
+        return widen(f"p{sql.timed.result_columns.index(ref)}", type_of(sql.timed.part, ref))
+
+    return expression_sql(sql.timed.part.rewrite(expr), column, Dialect.DUCKDB)
+
+
+def closing_columns(sql: PartialMatchSql, closing: Closing | None) -> list[str]:
+    """The watermark at which a complete match's result closes, as a column; none if results do not close."""
+    if closing is None:
+        return []
+    text = f"epoch_us({match_expression(sql, closing.column)}) + {closing.after}"
+    if closing.end is not None:
+        text = f"greatest({text}, {to_micros(closing.end, sql.zone) + 1})"
+    return [f"CAST({text} AS BIGINT) AS {CLOSES}"]
+
+
+def extreme_value(sql: PartialMatchSql, argument: Expr) -> str:
+    """The argument of MIN or MAX, from the requirement of complete matches on the virtual stream."""
+    requirements = sql.complete.requirements
+    (number,) = [
+        i for i, r in enumerate(requirements) if any(z.occurrence == THRESHOLD for z, _ in r.partners)
+    ]
+    column = requirements[number].terms[0][0]
+    value = from_number(f"c{number}", type_of(sql.timed.part, column))
+    if column in dict(sql.timed.part.derived):
+        return value
+    return expression_sql(substitute(argument, {column: Ref("", "v")}), lambda _: value, Dialect.DUCKDB)
+
+
+def _groups_of(select: Select, need: Need) -> list[tuple[str, Ref]]:
+    """The grouping columns that a need has, by name."""
+    return [
+        (f"g{i}", ref)
+        for i, ref in enumerate(select.group_by or ())
+        if all(r.occurrence in need.scope for r in refs(need.part.rewrite(ref)))
+    ]
+
+
+def group_keys(select: Select, need: Need) -> list[str]:
+    return [key for key, _ in _groups_of(select, need)]
+
+
+def group_columns(sql: PartialMatchSql, select: Select) -> list[str]:
+    groups = _groups_of(select, sql.timed.need)
+    return [f"{match_expression(sql, ref)} AS {key}" for key, ref in groups]
+
+
+def find_median_argument(aggregate: Aggregate | None) -> Expr | None:
+    """The argument of MEDIAN, whose values must all be counted."""
+    return aggregate.argument if aggregate is not None and aggregate.function == "MEDIAN" else None
+
+
+def build_counted_matches(
+    need: Need, measures: Sequence[Measure], keys: Sequence[str], table: str
+) -> Callable[[Version], str]:
+    """An aggregate's matches, from a result table with counts that it may share with others."""
+    if find_median_argument(need.aggregate) is not None:
+        value, number, total = "v", "CASE WHEN v IS NULL THEN 0 ELSE n END", "0"
+    elif need.measures:
+        (measure,) = need.measures
+        position = measures.index(measure)
+        value, number, total = "NULL AS v", f"f{position}", f"s{position}"
+    else:
+        value, number, total = "NULL AS v", "n", "0"
+    columns = ", ".join([*keys, value, f"CAST({number} AS HUGEINT) AS w", f"{total} AS t"])
+    return lambda version: f"SELECT {columns} FROM {version.of(table)}"
