@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from pyspark.sql import SparkSession
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.frontend.parse import parse
-from millpond.query.model import Query, Table
+from millpond.query.model import Query
 from millpond.spark.admission import Allowance
 from millpond.spark.job import Job
 from millpond.spark.sources.opened import OpenSource
@@ -39,40 +38,17 @@ from tests.campaigns.exact_engine import random_batches
 from tests.campaigns.exact_on_spark import Collected
 from tests.support.local import arrow_table
 from tests.support.oracle import answers
-from tests.support.time_generate import TimeCase, TimeRow, random_time_case, random_time_rows
+from tests.support.time_generate import (
+    TimeCase,
+    TimeRow,
+    add_watermarks,
+    order_by_arrival,
+    random_time_case,
+    random_time_rows,
+)
 
 ROWS = 24
 Rows = Sequence[tuple[str, TimeRow]]
-
-
-def order_by_arrival(
-    rng: random.Random, case: TimeCase, rows: Rows, seconds: int
-) -> list[tuple[str, TimeRow]]:
-    """The rows in a random order of arrival, late by at most so many seconds."""
-
-    def arrival(row: tuple[str, TimeRow]) -> Any:
-        return row[1][case.times[row[0]]] + timedelta(seconds=rng.uniform(0, seconds))
-
-    return sorted(rows, key=arrival) if seconds else list(rows)
-
-
-def add_watermarks(query: Query, seconds: int) -> Query:
-    """The query over streams whose rows may be late by so many seconds."""
-
-    def delayed(table: Table) -> Table:
-        return replace(table, properties={"watermark": f"{seconds} seconds"})
-
-    terms = tuple(
-        replace(
-            term,
-            selects=tuple(
-                replace(s, occurrences=tuple(replace(o, table=delayed(o.table)) for o in s.occurrences))
-                for s in term.selects
-            ),
-        )
-        for term in query.terms
-    )
-    return replace(query, terms=terms)
 
 
 def write_files(folder: Path, query: Query, batches: Sequence[Rows]) -> None:
@@ -143,7 +119,7 @@ def examine(spark: SparkSession, seed: int) -> tuple[bool, str | None]:
     if verdict.outcome != BOUNDED or verdict.timed is None:
         return False, None
     rows = list(random_time_rows(rng, case, ROWS, nulls=rng.choice([0.0, 0.1])))
-    batches = random_batches(rng, order_by_arrival(rng, case, rows, seconds))
+    batches = random_batches(rng, order_by_arrival(rng, case.times, rows, seconds))
     truth = answers(case.sql, case.catalog, rows_before_watermark(case, batches, seconds))
     with tempfile.TemporaryDirectory() as name:
         write_files(Path(name), verdict.query, batches)

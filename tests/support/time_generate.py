@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from millpond.query.model import Query, Table
 from tests.support.definition import _query, _satisfiable
 from tests.support.generate import AGGREGATES, OPERATORS, Aggregate, Atom, Catalog, Column, case_from
 
@@ -373,3 +374,36 @@ def time_steps(case: TimeCase, rows: Sequence[tuple[str, TimeRow]]) -> list[dict
             before = now
         steps[-1][stream].append(row)
     return steps
+
+
+# --- rows out of order ---------------------------------------------------------------------------------
+
+
+def order_by_arrival(
+    rng: random.Random, times: Mapping[str, str], rows: Sequence[tuple[str, TimeRow]], seconds: int
+) -> list[tuple[str, TimeRow]]:
+    """The rows in a random order of arrival, late by at most so many seconds; ``times``: the time columns."""
+
+    def arrival(row: tuple[str, TimeRow]) -> Any:
+        return row[1][times[row[0]]] + timedelta(seconds=rng.uniform(0, seconds))
+
+    return sorted(rows, key=arrival) if seconds else list(rows)
+
+
+def add_watermarks(query: Query, seconds: int) -> Query:
+    """The query over streams whose rows may be late by so many seconds."""
+
+    def delayed(table: Table) -> Table:
+        return replace(table, properties={"watermark": f"{seconds} seconds"})
+
+    terms = tuple(
+        replace(
+            term,
+            selects=tuple(
+                replace(s, occurrences=tuple(replace(o, table=delayed(o.table)) for o in s.occurrences))
+                for s in term.selects
+            ),
+        )
+        for term in query.terms
+    )
+    return replace(query, terms=terms)

@@ -1,17 +1,19 @@
-"""The timed engine without Spark: DuckDB reads the rows, and batches arrive in time order."""
+"""The timed engine without Spark: DuckDB reads the rows, which arrive in time order or out of it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 
 from millpond.engines.timed.compile import compile_timed
-from millpond.engines.timed.execute import BatchChange, advance
+from millpond.engines.timed.execute import BatchChange, advance, find_last_closing
 from millpond.engines.timed.program import InputProgram, TimedProgram
+from millpond.engines.timed.reorder_buffer import END, ReorderBuffer, release_rows
 from millpond.plan.needs import TimedPlan
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect
@@ -21,14 +23,21 @@ Rows = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 class TimedLocal:
-    """Processes batches of rows, each later than the ones before it, and collects the answer."""
+    """Processes batches of rows and collects the answer.
+
+    ``add`` takes batches each of which is later than the ones before it; ``receive`` takes rows out of order,
+    as a micro-batch on Spark does.
+    """
 
     def __init__(
-        self, plan: TimedPlan, relations: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
+        self,
+        plan: TimedPlan,
+        relations: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+        updates: bool = False,
     ) -> None:
         self.query = plan.query
         self._db = DuckDb()
-        program = compile_timed(plan, Dialect.DUCKDB)
+        program = compile_timed(plan, Dialect.DUCKDB, updates=updates)
         if relations is not None:
             program = program.with_relations(
                 {
@@ -39,6 +48,7 @@ class TimedLocal:
             )
         self.program: TimedProgram = program
         self.state: dict[str, pa.Table] = {}
+        self.buffer = ReorderBuffer()
         self.emitted: Counter[tuple[Any, ...]] = Counter()
         self.groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._first = True
@@ -49,11 +59,37 @@ class TimedLocal:
         return sum(table.num_rows for table in self.state.values())
 
     def add(self, batch: Rows, now: int = 0) -> None:
-        inputs = {
+        self._advance(self._collect_inputs(batch), now)
+
+    def receive(self, batch: Rows, *, ended: bool = False) -> Rows:
+        """Process a micro-batch; returns its rows without the late ones.  ``ended``: the input ends."""
+        times = {name: table.time for name, table in self.query.tables.items()}
+        progress = {END: 0} if ended else {}
+        in_time = []
+        for name, row in batch:
+            moment = micros(row[times[name] or ""])
+            progress[name] = max(progress.get(name, moment), moment)
+            if moment >= self.buffer.watermark:
+                in_time.append((name, row))
+        release = release_rows(self.program, self.buffer, self._collect_inputs(batch), progress, 0.0)
+        advances = release.buffer.watermark > self.buffer.watermark
+        self.buffer = release.buffer
+        if release.released or self._first or (self.program.closes and advances):
+            self._advance(release.released, self.buffer.watermark)
+        last = find_last_closing(self.program, self.state) if release.has_ended else None
+        if last is not None:
+            self.buffer = replace(self.buffer, watermark=max(last, self.buffer.watermark))
+            self._advance({}, self.buffer.watermark)
+        return in_time
+
+    def _collect_inputs(self, batch: Rows) -> dict[str, pa.Table]:
+        return {
             each.name: self._collect(each, [row for name, row in batch if name == each.stream])
             for each in self.program.inputs
             if not each.is_relation
         }
+
+    def _advance(self, inputs: Mapping[str, pa.Table], now: int) -> None:
         change = advance(self._db, self.program, self.state, inputs, now)
         self._emit(change)
         self.state = change.state
