@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from millpond.runtime.sql import Dialect
 from tests.support.local import arrow_table
 
 Rows = Sequence[tuple[str, Mapping[str, Any]]]
+_Row = TypeVar("_Row", bound=Mapping[str, Any])
 
 
 class TimedLocal:
@@ -61,7 +62,7 @@ class TimedLocal:
     def add(self, batch: Rows, now: int = 0) -> None:
         self._advance(self._collect_inputs(batch), now)
 
-    def receive(self, batch: Rows, *, ended: bool = False) -> Rows:
+    def receive(self, batch: Sequence[tuple[str, _Row]], *, ended: bool = False) -> list[tuple[str, _Row]]:
         """Process a micro-batch; returns its rows without the late ones.  ``ended``: the input ends."""
         times = {name: table.time for name, table in self.query.tables.items()}
         progress = {END: 0} if ended else {}

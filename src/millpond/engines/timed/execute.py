@@ -123,7 +123,8 @@ def _keep_recent_rows(need: NeedProgram, tables: Tables, now: int) -> Tables:
     for each in need.inputs:
         if each.retention is not None:
             rows = tables[all_rows(each.name)]
-            kept[each.name] = rows.filter(pc.greater_equal(rows.column("t"), now - each.retention))
+            oldest = max(now - each.retention, int(ALWAYS))  # the watermark may be at the beginning of time
+            kept[each.name] = rows.filter(pc.greater_equal(rows.column("t"), oldest))
     return kept
 
 
