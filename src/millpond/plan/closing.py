@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from millpond.plan.needs import Need, SelectNeeds
-from millpond.query.model import Arithmetic, Expr, Literal, Ref, Select, Term
+from millpond.query.model import Ref, Select, Term
 from millpond.query.parts import THRESHOLD
-from millpond.query.time_order import TimeOrder, find_time_column
+from millpond.query.time_order import TimeOrder, find_key_column, find_time_column
 from millpond.query.trees import is_aggregate, refs
 
 
@@ -56,21 +56,11 @@ def _find_common_keys(term: Term) -> Iterator[tuple[Ref, ...]]:
         yield from ((ref,) for ref in select.group_by or ())
         return
     for items in zip(*(select.items for select in term.selects), strict=True):
-        keys = [_find_key(item.expression) for item in items]
+        keys = [find_key_column(item.expression) for item in items]
         columns = tuple(ref for ref in keys if ref is not None)
         alone = len(items) == 1 or all(isinstance(item.expression, Ref) for item in items)
         if alone and len(columns) == len(items):
             yield columns
-
-
-def _find_key(expr: Expr) -> Ref | None:
-    """The column that the value of an expression determines."""
-    match expr:
-        case Ref():
-            return expr
-        case Arithmetic(operator="+" | "-", left=Ref() as ref, right=Literal()):
-            return ref
-    return None
 
 
 def _find_closing(needs: SelectNeeds, column: Ref) -> Closing | None:

@@ -41,11 +41,11 @@ def find_result_keys(select: Select, distinct: bool) -> tuple[Ref, ...]:
     """
     if is_aggregate(select):
         return tuple(select.group_by or ())
-    found = [_find_key(item.expression) for item in select.items] if distinct else []
+    found = [find_key_column(item.expression) for item in select.items] if distinct else []
     return tuple(dict.fromkeys(ref for ref in found if ref is not None))
 
 
-def _find_key(expr: Expr) -> Ref | None:
+def find_key_column(expr: Expr) -> Ref | None:
     """The column that the value of an expression determines."""
     match expr:
         case Ref():
