@@ -16,6 +16,7 @@ from millpond.query import types
 from millpond.query.evaluate import answer
 from millpond.query.model import Query, Table
 from millpond.query.types import SqlType
+from millpond.runtime.derive import derive_columns
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.row_kinds import RowKind
 from millpond.runtime.sql import Dialect
@@ -28,8 +29,9 @@ def arrow_type(type_: SqlType) -> pa.DataType:
 
 
 def arrow_table(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """The rows with their derived columns."""
     schema = pa.schema([(c.name, arrow_type(c.type)) for c in table.columns])
-    return pa.Table.from_pylist([dict(r) for r in rows], schema=schema)
+    return derive_columns(table, pa.Table.from_pylist([dict(r) for r in rows], schema=schema))
 
 
 class FakeState:

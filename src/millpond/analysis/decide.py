@@ -34,6 +34,8 @@ from millpond.plan.needs import SelectNeeds, TimedPlan
 from millpond.plan.partial_match_bound import compute_timed_state
 from millpond.plan.state import State
 from millpond.plan.synopsis_bound import compute_exact_state
+from millpond.query.buckets import find_time_function
+from millpond.query.calendar import find_closing_unit
 from millpond.query.model import TRUE, Query, Ref, Select
 from millpond.query.normalize import TooManyParts
 from millpond.query.parts import Part
@@ -176,5 +178,9 @@ def _find_unsupported(query: Query) -> UndeterminedCode | None:
 
 
 def _is_stream_timestamp(select: Select, ref: Ref) -> bool:
-    is_time = select.type_of(ref).domain is Domain.TIME
+    """The column is a timestamp of a stream, or a function of its time column without a bound."""
+    function = find_time_function(select, ref)
+    is_time = select.type_of(ref).domain is Domain.TIME or (
+        function is not None and find_closing_unit([function]) is not None
+    )
     return is_time and select.occurrence(ref.occurrence).table.streaming

@@ -13,8 +13,9 @@ from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.scope import Scope, read_name
 from millpond.frontend.statement import AGGREGATES, Statement
+from millpond.frontend.time_calls import pick_edge, read_time_call
 from millpond.query.model import Aggregate, Arithmetic, Literal, Negation, Ref
-from millpond.query.trees import aliases_in
+from millpond.query.trees import aliases_in, refs
 from millpond.query.types import BIGINT, DOUBLE, INT, Domain, Family, SqlType
 
 OPERATORS: dict[type[exp.Expr], str] = {
@@ -37,13 +38,14 @@ class Reader:
     """The statement and the scope in which expressions are read.
 
     ``grouped`` are the columns that may appear outside an aggregate, None if all may.  ``aliases`` are
-    the select items that HAVING may name.
+    the select items that HAVING may name, ``windows`` the calls of ``window`` that ``w.start`` may refer to.
     """
 
     statement: Statement
     scope: Scope
     grouped: frozenset[Ref] | None = None
     aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
+    windows: Mapping[str, exp.Expr] = field(default_factory=dict)
 
 
 def strip_parentheses(statement: Statement, node: exp.Expr) -> exp.Expr:
@@ -73,6 +75,10 @@ def _layers(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _bind(reader: Reader, node: exp.Expr) -> Bound:
+    called = read_time_call(reader.scope, node)
+    if called is not None:
+        _guard_derived(reader, node, called)
+        return called
     found = read_constant(reader.statement, node)
     if found:
         return found
@@ -114,9 +120,40 @@ def _bind_column(reader: Reader, node: exp.Column) -> Bound:
     alias = None if node.args.get("table") else reader.aliases.get(name.lower())
     if alias is not None and not _is_grouped(reader, node):
         return replace(bind(replace(reader, aliases={}), alias), name=name)
+    edge = read_window_edge(reader, node)
+    if edge is not None:
+        return edge
     ref, kind = reader.scope.find_column(node)
     _guard_grouped(reader, node, ref)
     return Bound(ref, kind, name)
+
+
+def read_window_edge(reader: Reader, node: exp.Column) -> Bound | None:
+    """``window.start`` or ``window.end`` of the window that the query groups by, or of a named one."""
+    qualifier = node.args.get("table")
+    if qualifier is None or node.args.get("db") or node.name.upper() not in ("START", "END"):
+        return None
+    if any(o.alias.lower() == qualifier.name.lower() for o in reader.scope.occurrences):
+        return None
+    named = reader.windows.get(qualifier.name.lower())
+    if named is None:
+        return None
+    window = read_time_call(reader.scope, named)
+    assert window is not None
+    _guard_derived(reader, node, window)
+    return pick_edge(reader.scope, window, node.name)
+
+
+def _guard_derived(reader: Reader, node: exp.Expr, bound: Bound) -> None:
+    """Refuse a function of a column that is not grouped by, unless the column is."""
+    for ref in refs(bound.expression):
+        derivation = reader.scope.column(ref).derivation
+        if reader.grouped is not None and ref not in reader.grouped and derivation is not None:
+            raise SqlError(
+                f"{reader.statement.excerpt(node)} is neither in GROUP BY nor inside an aggregate",
+                reader.statement.at(node),
+                "add it to GROUP BY",
+            )
 
 
 def _guard_grouped(reader: Reader, node: exp.Expr, ref: Ref) -> None:

@@ -59,8 +59,10 @@ def parse(text: str) -> list[Query]:
         return [_read_query(statement, tables) for statement in queries]
 
 
-def parse_query(text: str, tables: Mapping[str, Table]) -> Query:
+def parse_query(text: str, tables: Mapping[str, Table], time_zone: str = "UTC") -> Query:
     """Parse one SELECT (or UNION) over tables that are already known, by name.
+
+    ``time_zone`` is that of the session in which the query runs.
 
     >>> [declared] = parse("CREATE STREAMING TABLE S (A INT); SELECT A FROM S")
     >>> parse_query("SELECT MAX(A) FROM s", declared.tables).columns
@@ -77,7 +79,8 @@ def parse_query(text: str, tables: Mapping[str, Table]) -> Query:
         if len(statements) > 1:
             place = position(text, statements[1][0].start)
             raise SqlError("a second statement starts here", place, "write one SELECT")
-        return _read_query(Statement(text, statements[0], _parse_tree(text, statements[0])), tables)
+        tree = _parse_tree(text, statements[0])
+        return _read_query(Statement(text, statements[0], tree, time_zone=time_zone), tables)
 
 
 def find_table_names(text: str) -> list[tuple[str, str | None]]:
@@ -209,10 +212,13 @@ def _merge_tokens(text: str, tokens: list[Token]) -> list[Token]:
     """The tokens, merged where Spark sees one token and sqlglot several.
 
     ``USING org.example.Source`` names one format, and ``'it''s'`` is one string with a quote in it.
+    ``window`` is a name: there is no WINDOW clause.
     """
     mended: list[Token] = []
     in_format = False
     for token in tokens:
+        if token.token_type is TokenType.WINDOW:
+            token = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)
         last = mended[-1] if mended else token
         is_touching = token.start == last.end + 1 and token is not last
         in_format = last.token_type is TokenType.USING or (in_format and is_touching)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from sqlglot import exp
@@ -11,7 +11,7 @@ from sqlglot import exp
 from millpond.errors import SqlError, SqlNameError, one_line
 from millpond.frontend.refusals import accept_only
 from millpond.frontend.statement import Statement
-from millpond.query.model import Occurrence, Ref, Table
+from millpond.query.model import Column, Occurrence, Ref, Table
 from millpond.query.types import SqlType
 
 _MOST_NAMES = 12
@@ -31,11 +31,30 @@ def read_name(statement: Statement, node: exp.Expr | None) -> str:
 
 @dataclass(frozen=True)
 class Scope:
-    """The occurrences whose columns a name can refer to; an ON does not see ``later`` ones."""
+    """The occurrences whose columns a name can refer to; an ON does not see ``later`` ones.
+
+    ``derived`` collects the columns that the select computes, by alias and name.
+    """
 
     statement: Statement
     occurrences: tuple[Occurrence, ...]
     later: tuple[Occurrence, ...] = ()
+    derived: dict[str, dict[str, Column]] = field(default_factory=dict)
+
+    def derive(self, alias: str, column: Column) -> Ref:
+        """Add a derived column to an occurrence, unless it has it already."""
+        self.derived.setdefault(alias, {}).setdefault(column.name, column)
+        return Ref(alias, column.name)
+
+    def occurrence_of(self, ref: Ref) -> Occurrence:
+        """The occurrence that a column belongs to."""
+        return next(each for each in self.occurrences if each.alias == ref.occurrence)
+
+    def column(self, ref: Ref) -> Column:
+        """The declared or derived column that a reference names."""
+        return self.derived.get(ref.occurrence, {}).get(ref.column) or self.occurrence_of(ref).table.column(
+            ref.column
+        )
 
     def find_occurrence(self, qualifier: exp.Expr) -> Occurrence:
         """The occurrence with this alias."""

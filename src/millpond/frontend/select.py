@@ -15,7 +15,21 @@ from millpond.frontend.expressions import Reader, bind, bind_star_column, has_ag
 from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
 from millpond.frontend.scope import Scope, find_table, read_name, read_table_name
 from millpond.frontend.statement import Statement
-from millpond.query.model import TRUE, Condition, Item, Literal, Occurrence, Query, Ref, Select, Table, Term
+from millpond.frontend.time_calls import add_bucket_ends, read_time_call, with_derived
+from millpond.query.model import (
+    TRUE,
+    Column,
+    Condition,
+    Item,
+    Literal,
+    Occurrence,
+    Query,
+    Ref,
+    Select,
+    Table,
+    Term,
+)
+from millpond.query.trees import refs
 from millpond.query.types import SqlType
 
 MAX_SELECTS = 100
@@ -47,6 +61,7 @@ def read_query(statement: Statement, tables: Mapping[str, Table]) -> Query:
     terms = _read_terms(statement, statement.tree, tables, reads)
     _check_union_columns(reads)
     columns = tuple(item.name for item in reads[0].select.items)
+    terms = share_derived_columns(terms)
     start, end = statement.tokens[0].start, statement.tokens[-1].end + 1
     return Query(terms, columns, statement.text[start:end], statement.token_at(0))
 
@@ -82,6 +97,23 @@ def _strip_subquery(statement: Statement, node: exp.Expr) -> exp.Expr:
     return node
 
 
+def share_derived_columns(terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    """The terms, with every table having the derived columns of all its occurrences."""
+    derived: dict[str, dict[str, Column]] = {}
+    for occurrence in (o for term in terms for select in term.selects for o in select.occurrences):
+        found = derived.setdefault(occurrence.table.name, {})
+        for column in occurrence.table.derived:
+            found.setdefault(column.name, column)
+    if not any(derived.values()):
+        return terms
+
+    def share(select: Select) -> Select:
+        occurrences = (with_derived(o, list(derived[o.table.name].values())) for o in select.occurrences)
+        return replace(select, occurrences=tuple(occurrences))
+
+    return tuple(replace(term, selects=tuple(map(share, term.selects))) for term in terms)
+
+
 def _check_union_columns(reads: Sequence[_TypedSelect]) -> None:
     """Refuse a UNION whose selects differ in the number of columns or in types that cannot be compared."""
     kinds = list(reads[0].types)
@@ -109,11 +141,15 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
     items = _read_items(statement, node, scope)
     group_by = _read_group_by(scope, node.args.get("group"), items)
     is_grouped = group_by is not None or any(has_aggregate(item.node) for item in items)
-    reader = Reader(statement, scope, frozenset(group_by or ()) if is_grouped else None)
+    windows = _find_windows(node, items)
+    reader = Reader(statement, scope, frozenset(group_by or ()) if is_grouped else None, windows=windows)
     where = _read_where(scope, joins, node.args.get("where"))
     bound = [bind_star_column(reader, i.node, *i.column) if i.column else bind(reader, i.node) for i in items]
     having = _read_having(reader, node.args.get("having"), items)
     text, place = statement.slice(node), statement.at(node)
+    shown = [ref for each in bound for ref in refs(each.expression)]
+    add_bucket_ends(scope, [*(group_by if group_by is not None else shown)])
+    occurrences = tuple(with_derived(o, list(scope.derived.get(o.alias, {}).values())) for o in occurrences)
     select = Select(occurrences, _name_items(items, bound), where, group_by, having, text, place)
     return _TypedSelect(select, tuple(each.type for each in bound))
 
@@ -174,7 +210,8 @@ def _read_where(
     conditions: list[Condition] = []
     for index, (_, on) in enumerate(joins):
         if on is not None:
-            near = Scope(scope.statement, scope.occurrences[: index + 1], scope.occurrences[index + 1 :])
+            before, later = scope.occurrences[: index + 1], scope.occurrences[index + 1 :]
+            near = Scope(scope.statement, before, later, scope.derived)
             conditions.append(read_row_condition(Reader(scope.statement, near), on))
     if where is not None:
         conditions.append(read_row_condition(Reader(scope.statement, scope), where.this))
@@ -262,7 +299,7 @@ def _read_group_by(
 def _read_group_column(scope: Scope, node: exp.Expr, items: Sequence[_SelectItem]) -> Ref:
     """The column that a name, a position or a select alias refers to; as in Spark, columns come first."""
     statement, target = scope.statement, strip_parentheses(scope.statement, node)
-    ordinal = read_constant(statement, target)
+    ordinal = read_constant(statement, target) if isinstance(target, exp.Literal | exp.Neg) else None
     if ordinal and isinstance(ordinal.expression, Literal) and type(ordinal.expression.value) is int:
         if not 1 <= ordinal.expression.value <= len(items):
             message = f"GROUP BY {statement.excerpt(node)} is not a position in the select list"
@@ -273,12 +310,22 @@ def _read_group_column(scope: Scope, node: exp.Expr, items: Sequence[_SelectItem
         target = strip_parentheses(statement, item.node)
     elif isinstance(target, exp.Column) and not target.args.get("table") and not scope.knows(target):
         target = strip_parentheses(statement, _find_aliases(items).get(target.name.lower(), target))
+    called = read_time_call(scope, target)
+    if called is not None and isinstance(called.expression, Ref):
+        return called.expression
     if isinstance(target, exp.Column) and not isinstance(target.this, exp.Star):
         return scope.find_column(target)[0]
     if isinstance(target, exp.Rollup | exp.Cube | exp.GroupingSets):
         raise unsupported_error(statement, target)
     message = f"GROUP BY {statement.excerpt(node)} is not supported"
     raise SqlError(message, statement.at(node), UPSTREAM)
+
+
+def _find_windows(node: exp.Select, items: Sequence[_SelectItem]) -> dict[str, exp.Expr]:
+    """The calls of ``window`` by name: that of a select alias, or ``window`` if there is only one."""
+    calls = [each for each in node.find_all(exp.Anonymous) if each.name.upper() == "WINDOW"]
+    named = {i.alias.lower(): i.node for i in items if i.alias and any(call is i.node for call in calls)}
+    return {"window": calls[0], **named} if len({each.sql().upper() for each in calls}) == 1 else named
 
 
 def _find_aliases(items: Sequence[_SelectItem]) -> dict[str, exp.Expr]:

@@ -22,6 +22,7 @@ from millpond.frontend.expressions import (
 )
 from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.statement import AGGREGATES
+from millpond.frontend.time_calls import read_time_call
 from millpond.query.durations import parse_duration
 from millpond.query.model import Arithmetic, Expr, Literal, Ref
 from millpond.query.types import INT, INTERVAL, SMALLINT, TIMESTAMP, TINYINT, Family, SqlType
@@ -51,7 +52,7 @@ def read_row_side(reader: Reader, node: exp.Expr) -> Side:
     """A side of a comparison on rows: a constant, a column, or a column shifted by a constant."""
     statement = reader.statement
     inner = strip_parentheses(statement, node)
-    found = read_constant(statement, inner)
+    found = read_time_call(reader.scope, inner) or read_constant(statement, inner)
     if found:
         return Side(found.expression, found.type, node)
     if isinstance(inner, exp.Column) and not isinstance(inner.this, exp.Star):

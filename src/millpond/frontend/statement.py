@@ -45,6 +45,7 @@ class Statement:
     tokens: list[Token]
     tree: exp.Expr
     leaves: set[int] = field(default_factory=set)  # tokens that are names, constants or aggregates
+    time_zone: str = "UTC"  # of the session in which the statement runs
     _spans: dict[int, Span] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any
 
 from millpond.errors import Position
+from millpond.query.calendar import TimeFunction
 from millpond.query.types import Domain, SqlType
 
 Scalar = int | float | Decimal | str | bool | date | datetime | timedelta | None
@@ -61,12 +62,29 @@ _COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
 
 
 @dataclass(frozen=True)
+class Derivation:
+    """How a column is computed from the other columns of its row, for Spark and for DuckDB.
+
+    ``facts`` always hold between the column and its arguments; their ``Ref.occurrence`` is the table's name.
+    ``time`` is set for a function of the stream's time column.  If ``repeated``, the SQL is an array, and
+    there is one row for each of its values.
+    """
+
+    sql: str
+    duckdb: str
+    facts: tuple[Condition, ...] = ()
+    time: TimeFunction | None = None
+    repeated: bool = False
+
+
+@dataclass(frozen=True)
 class Column:
-    """A declared column of a table."""
+    """A column of a table, declared or (with a ``derivation``) computed."""
 
     name: str
     type: SqlType
     nullable: bool = True
+    derivation: Derivation | None = None
 
 
 @dataclass(frozen=True)
@@ -81,8 +99,9 @@ class SourceSpec:
 class Table:
     """A stream, or a static relation.
 
-    ``checks`` hold for every row, or are unknown because of a NULL; their ``Ref.occurrence`` is the
-    table's name.  ``time`` is the name of the time column.
+    ``columns`` are the declared ones.  ``derived`` are the columns that a query computes from them, each
+    after those that it depends on.  ``checks`` hold for every row, or are unknown because of a NULL; their
+    ``Ref.occurrence`` is the table's name.  ``time`` is the name of the time column.
     """
 
     name: str
@@ -92,10 +111,16 @@ class Table:
     source: SourceSpec | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     time: str | None = None
+    derived: tuple[Column, ...] = ()
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """The declared columns, then the derived ones."""
+        return self.columns + self.derived
 
     def column(self, name: str) -> Column:
-        """The column with this name."""
-        return next(c for c in self.columns if c.name == name)
+        """The declared or derived column with this name."""
+        return next(c for c in self.all_columns if c.name == name)
 
 
 # --- expressions -----------------------------------------------------------------------------------

@@ -233,7 +233,7 @@ def _carry_extras(closed: Part | None, part: Part, rename: Callable[[Ref], Ref])
 
 def _find_not_null_columns(select: Select) -> frozenset[Ref]:
     return frozenset(
-        Ref(o.alias, c.name) for o in select.occurrences for c in o.table.columns if not c.nullable
+        Ref(o.alias, c.name) for o in select.occurrences for c in o.table.all_columns if not c.nullable
     )
 
 
@@ -246,19 +246,44 @@ def collect_checks(select: Select) -> list[Condition]:
     return out
 
 
-def _find_relevant_columns(select: Select, facts: Iterable[Condition]) -> list[Ref]:
-    """The columns that the condition, the result or a check mentions, in the order of FROM."""
+def collect_derived_facts(select: Select) -> list[Condition]:
+    """What always holds for the derived columns that the select uses, as conjuncts."""
+    out: list[Condition] = []
+    pending, seen = list(_find_used_columns(select)), set()
+    tables = {o.alias: o.table for o in select.occurrences}
+    while pending:
+        ref = pending.pop()
+        table = tables[ref.occurrence]
+        column = next((c for c in table.derived if c.name == ref.column), None)
+        if column is None or column.derivation is None or ref in seen:
+            continue
+        seen.add(ref)
+        for fact in column.derivation.facts:
+            about = rename_refs(fact, renaming(table.name, ref.occurrence))
+            pending += refs(about)
+            out.append(about)
+    return out
+
+
+def _find_used_columns(select: Select) -> set[Ref]:
+    """The columns that the condition or the result mentions."""
     used: set[Ref] = set(refs(select.where))
     for item in select.items:
         used |= refs(item.expression)
     used |= refs(select.having)
     used.update(select.group_by or ())
+    return used
+
+
+def _find_relevant_columns(select: Select, facts: Iterable[Condition]) -> list[Ref]:
+    """The columns that the condition, the result or a fact mentions, in the order of FROM."""
+    used = _find_used_columns(select)
     for fact in facts:
         used |= refs(fact)
     return [
         Ref(o.alias, c.name)
         for o in select.occurrences
-        for c in o.table.columns
+        for c in o.table.all_columns
         if Ref(o.alias, c.name) in used
     ]
 
@@ -281,15 +306,19 @@ def close_part(
         non_null |= frozenset.intersection(*shown) if shown else frozenset()
     if nulls & non_null or Truth(False) in literals or Truth(None) in literals:
         return None
-    facts = collect_checks(select)
+    checks, derived = collect_checks(select), collect_derived_facts(select)
     nodes = [
-        Node(ref, select.type_of(ref)) for ref in _find_relevant_columns(select, facts) if ref not in nulls
+        Node(ref, select.type_of(ref))
+        for ref in _find_relevant_columns(select, [*checks, *derived])
+        if ref not in nulls
     ]
     known = {node.ref for node in nodes}
+    # A derived column is NULL exactly if its argument is, so what holds between the two is always usable.
+    facts = [f for f in checks if _is_usable(f, non_null, known)] + [f for f in derived if refs(f) <= known]
     edges: list[StatedDifference] = []
     apart: list[Disequality] = []
     disjunctions = list(choices)
-    for conjunct in [*literals, *(f for f in facts if _is_usable(f, non_null, known))]:
+    for conjunct in [*literals, *facts]:
         if isinstance(conjunct, Comparison):
             if {r for r in refs(conjunct)} <= known:
                 differences, different = comparison_facts(conjunct, points)

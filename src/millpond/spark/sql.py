@@ -22,6 +22,7 @@ from millpond.runtime.sql import Dialect
 from millpond.spark.admission import admit
 from millpond.spark.engines import choose_engine
 from millpond.spark.job import Job
+from millpond.spark.sources.derived import add_derived_columns
 from millpond.spark.sources.opened import OpenSource
 
 # The name of the observed metrics in the progress of a query.
@@ -59,11 +60,13 @@ def answer_query(
     tables = {
         name: view if isinstance(view, Table) else _describe_view(name, view) for name, view in views.items()
     }
-    parsed = parse_query(query, tables)
+    parsed = parse_query(query, tables, spark.conf.get("spark.sql.session.timeZone") or "UTC")
     verdict = decide(parsed)
     allowance = admit(verdict, memory, policy)
     sources = {
-        name: OpenSource(view, False) for name in parsed.tables if not isinstance(view := views[name], Table)
+        name: add_derived_columns(OpenSource(view, False), table)
+        for name, table in parsed.tables.items()
+        if not isinstance(view := views[name], Table)
     }
     job = Job(spark, verdict, allowance, sources, updates=updates)
     answer = choose_engine(job).build(job)

@@ -73,7 +73,7 @@ def cache_relations(query: Query, sources: Mapping[str, OpenSource]) -> dict[str
 
 def prefix_columns(frame: DataFrame, occurrence: Occurrence, *more: Column) -> DataFrame:
     """The columns of an occurrence, named ``alias.column``, and some more."""
-    columns = [Ref(occurrence.alias, c.name) for c in occurrence.table.columns]
+    columns = [Ref(occurrence.alias, c.name) for c in occurrence.table.all_columns]
     named = (F.col(Dialect.SPARK.name_of(r.column)).alias(str(r)) for r in columns)
     return frame.select(*named, *more)
 

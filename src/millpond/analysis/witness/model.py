@@ -89,8 +89,9 @@ class _Confirmation:
         aggregates = any(is_aggregate(select) for select in query.selects)
         self.step_by_step = aggregates and witness.compare == "emitted"
         self._times = {o.table.name: o.table.time for select in query.selects for o in select.occurrences}
+        self._derived = _derive_rows(query, witness)
         self._setup = Evaluation(query)
-        self._setup.feed(_by_stream(witness.setup))
+        self._setup.feed(self._by_stream(witness.setup))
         self._before: dict[int, tuple[Evaluation, Counter[Any]]] = {}
         self._known: dict[tuple[int, int], frozenset[Any]] = {}
 
@@ -101,7 +102,7 @@ class _Confirmation:
             evaluation = prefix.copy()
             response: list[tuple[int, tuple[Any, ...], int]] = []
             for step, rows in enumerate(self._steps(self._witness.probes[k])):
-                evaluation.feed(_by_stream(rows))
+                evaluation.feed(self._by_stream(rows))
                 answer = evaluation.answer()
                 response += [(step, row, count) for row, count in (answer - before).items()]
                 before = answer
@@ -126,17 +127,32 @@ class _Confirmation:
         """The evaluation before the probe, and the rows to subtract from the answer after it."""
         if subset not in self._before:
             evaluation = self._setup.copy()
-            evaluation.feed(_by_stream(r for k, r in enumerate(self._witness.universe) if subset >> k & 1))
+            evaluation.feed(
+                self._by_stream(r for k, r in enumerate(self._witness.universe) if subset >> k & 1)
+            )
             emitted = self._witness.compare == "emitted"
             self._before[subset] = evaluation, evaluation.answer() if emitted else Counter()
         return self._before[subset]
 
+    def _by_stream(self, rows: Iterable[StreamRow]) -> dict[str, list[Row]]:
+        data: dict[str, list[Row]] = {}
+        for r in rows:
+            data.setdefault(r.stream, []).extend(self._derived.get(id(r), [r.row]))
+        return data
 
-def _by_stream(rows: Iterable[StreamRow]) -> dict[str, list[Row]]:
-    data: dict[str, list[Row]] = {}
-    for r in rows:
-        data.setdefault(r.stream, []).append(r.row)
-    return data
+
+def _derive_rows(query: Query, witness: Witness) -> dict[int, list[Row]]:
+    """The rows of a witness with their derived columns, where there are any."""
+    derived: dict[int, list[Row]] = {}
+    every = [*witness.setup, *witness.universe, *(r for probe in witness.probes for r in probe)]
+    for table in query.tables.values():
+        if table.derived:
+            from millpond.runtime.derive import derive_each  # here, as it imports DuckDB
+
+            own = [r for r in every if r.stream == table.name]
+            made = derive_each(table, [r.row for r in own])
+            derived |= {id(r): rows for r, rows in zip(own, made, strict=True)}
+    return derived
 
 
 def _json_value(value: Any) -> Any:

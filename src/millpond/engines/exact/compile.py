@@ -285,7 +285,7 @@ def _compile_slot(db: DuckDb, slot: Slot, table: Table) -> SlotProgram:
     """The program of a slot; the schema of its table is that of an empty one."""
     dialect = Dialect.DUCKDB
     columns = ", ".join(
-        f"CAST(NULL AS {dialect.type_of(c.type)}) AS {dialect.name_of(c.name)}" for c in table.columns
+        f"CAST(NULL AS {dialect.type_of(c.type)}) AS {dialect.name_of(c.name)}" for c in table.all_columns
     )
     taken = ", ".join(f"{text} AS {name}" for name, text in slot.ingest(dialect).columns)
     nothing = db.query(f"SELECT {taken} FROM (SELECT {columns}) WHERE FALSE", {})

@@ -97,7 +97,7 @@ def _reduce_sql(timed: TimedNeed, table: InputTable) -> str:
 
 def _input_schema(timed: TimedNeed, table: InputTable, reduce: str) -> pa.Schema:
     """The schema of the input table: that of an empty one."""
-    duck, columns = Dialect.DUCKDB, timed.part.select.occurrence(table.alias).table.columns
+    duck, columns = Dialect.DUCKDB, timed.part.select.occurrence(table.alias).table.all_columns
     row = ", ".join(f"CAST(NULL AS {duck.type_of(c.type)}) AS {duck.name_of(c.name)}" for c in columns)
     taken = ", ".join(
         f"{text} AS {table.batch_column(name)}" for name, text in _row_columns(timed, table, duck)

@@ -21,6 +21,7 @@ from millpond.query.model import Table
 from millpond.spark.failure import find_cause
 from millpond.spark.sources.checks import check_rows
 from millpond.spark.sources.csv import find_csv_damage
+from millpond.spark.sources.derived import add_derived_columns
 from millpond.spark.sources.expressions import column_named, null_columns
 from millpond.spark.sources.json import find_json_damage, read_json_lines
 from millpond.spark.sources.opened import REASON, RECORD, OpenSource
@@ -54,7 +55,7 @@ def open_source(spark: SparkSession, table: Table, folder: Path, strict: bool = 
         rows = _read_rows(reader)
     except (PySparkException, Py4JError) as error:
         raise _explain_failure(reader, error) from None
-    return check_rows(table, rows, strict)
+    return add_derived_columns(check_rows(table, rows, strict), table)
 
 
 # --- the declaration -----------------------------------------------------------------------------------

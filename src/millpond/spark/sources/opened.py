@@ -12,7 +12,7 @@ REASON, RECORD = "_reason", "_record"
 
 @dataclass(frozen=True)
 class OpenSource:
-    """The declared columns in order; with ``rejects`` also REASON and RECORD.
+    """The declared columns in order, then the derived ones; with ``rejects`` also REASON and RECORD.
 
     REASON says what is wrong with a row.  RECORD is the record as it was read, or the row as JSON if Spark
     does not keep the record.  Both are NULL for a good row.  A rejected row has NULL in each column that

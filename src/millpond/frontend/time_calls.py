@@ -1,0 +1,156 @@
+"""Reads calls of functions of a timestamp, each as a derived column of the table of its argument."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from sqlglot import TokenType, exp
+
+from millpond.errors import SqlError, SqlTypeError, one_line
+from millpond.frontend.constants import Bound
+from millpond.frontend.scope import Scope
+from millpond.frontend.statement import Statement
+from millpond.frontend.time_functions import (
+    EXTRACTED,
+    Argument,
+    UnknownFormError,
+    find_maker,
+    make_end,
+)
+from millpond.frontend.time_zones import find_slack
+from millpond.query.calendar import TimeFunction, find_closing_unit
+from millpond.query.model import Arithmetic, Column, Literal, Occurrence, Ref
+from millpond.query.types import INTERVAL, TIMESTAMP
+
+_EDGES = ("START", "END")
+
+
+def read_time_call(scope: Scope, node: exp.Expr) -> Bound | None:
+    """The derived column that a call stands for, under Spark's name for it; None if it is no such call."""
+    if isinstance(node, exp.Dot) and node.name.upper() in _EDGES:
+        inner = read_time_call(scope, node.this)
+        if inner is not None and _is_window(node.this):
+            scope.statement.leaves.update(_tokens(scope.statement, node))
+            return replace(pick_edge(scope, inner, node.name), name=f"window.{node.name.lower()}")
+    call = _read_call(scope.statement, node)
+    if call is None:
+        return None
+    function, name, target, arguments = call
+    maker = find_maker(function)
+    if maker is None:
+        return None
+    ref, kind = scope.find_column(target)
+    if kind is not TIMESTAMP:
+        if isinstance(node, exp.Cast):
+            return None
+        message = f"{function} needs a TIMESTAMP, but {one_line(str(ref))} is {kind}"
+        raise SqlTypeError(message, scope.statement.at(node))
+    try:
+        column = maker(_argument(scope, ref), function, arguments)
+    except UnknownFormError as problem:
+        message = f"{scope.statement.excerpt(node)} {problem}"
+        raise SqlError(message, scope.statement.at(node)) from None
+    scope.statement.leaves.update(_tokens(scope.statement, node))
+    return Bound(scope.derive(ref.occurrence, column), column.type, name)
+
+
+def pick_edge(scope: Scope, window: Bound, edge: str) -> Bound:
+    """The start or the end of a window; ``window`` is its start."""
+    if edge.upper() == "START":
+        return replace(window, name="start")
+    start = window.expression
+    assert isinstance(start, Ref)
+    function = find_time_function(scope.column(start))
+    assert function is not None
+    width = Literal(timedelta(microseconds=function.width), INTERVAL)
+    return Bound(Arithmetic("+", start, width), TIMESTAMP, "end")
+
+
+def find_time_function(column: Column) -> TimeFunction | None:
+    """What function of time a column is, if it is one."""
+    return column.derivation.time if column.derivation is not None else None
+
+
+def _is_window(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.upper() == "WINDOW"
+
+
+# --- calls ---------------------------------------------------------------------------------------------
+
+
+def _tokens(statement: Statement, node: exp.Expr) -> range:
+    first, last = statement.span(node)
+    if isinstance(node, exp.Extract):  # sqlglot records no position for it
+        first = next((i for i in range(first, -1, -1) if statement.word(i) == "EXTRACT"), first)
+        last = next((i for i in range(last, len(statement.tokens)) if statement.word(i) == ")"), last)
+    return range(first, last + 1)
+
+
+def _read_call(statement: Statement, node: exp.Expr) -> tuple[str, str, exp.Column, list[str]] | None:
+    """The function, the name that Spark gives the call, its column, and its other arguments."""
+    columns = list(node.find_all(exp.Column))
+    if not isinstance(node, exp.Func) or len(columns) != 1 or isinstance(columns[0].this, exp.Star):
+        return None
+    (column,) = columns
+    if isinstance(node, exp.Cast) and node.this is column and node.to.this is exp.DType.DATE:
+        return "CAST", column.name, column, []
+    tokens = _tokens(statement, node)
+    function = statement.word(tokens[0])
+    if isinstance(node, exp.Extract) and node.expression is column:
+        field = node.this.name
+        name = f"extract({field.lower()} FROM {column.name})"
+        return EXTRACTED.get(field.upper(), function), name, column, []
+    if statement.word(tokens[0] + 1) != "(" or statement.word(tokens[-1]) != ")":
+        return None
+    arguments: list[str] = []
+    shown: list[str] = []
+    own = set(_tokens(statement, column))
+    for index in tokens[2:-1]:
+        token = statement.tokens[index]
+        if index in own:
+            if index == max(own):
+                shown.append(column.name)
+        elif token.token_type is TokenType.STRING:
+            arguments.append(token.text)
+            shown.append(token.text)
+        elif token.token_type is not TokenType.COMMA:
+            return None
+    if function == "DATE_PART" and len(arguments) == 1:
+        name = f"date_part({arguments[0]}, {column.name})"
+        return EXTRACTED.get(arguments[0].upper(), function), name, column, []
+    if function == "WINDOW":
+        return function, "window", column, arguments
+    if function in ("UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP"):
+        shown.append("yyyy-MM-dd HH:mm:ss")
+    name = column.name if function == "DATE" else f"{function.lower()}({', '.join(shown)})"
+    return function, name, column, arguments
+
+
+def _argument(scope: Scope, ref: Ref) -> Argument:
+    table = scope.occurrence_of(ref).table
+    is_time = table.streaming and table.time == ref.column
+    return Argument(table.name, table.column(ref.column), find_slack(scope.statement.time_zone), is_time)
+
+
+# --- the ends of buckets -------------------------------------------------------------------------------
+
+
+def add_bucket_ends(scope: Scope, columns: list[Ref]) -> None:
+    """Derive, for each occurrence, the end of the bucket that the given columns of it form together."""
+    for occurrence in scope.occurrences:
+        made = [scope.column(ref) for ref in columns if ref.occurrence == occurrence.alias]
+        functions = {c.name: f for c in made if (f := find_time_function(c)) is not None}
+        unit = find_closing_unit(functions.values())
+        if unit is None or occurrence.table.time is None:
+            continue
+        window = next((c for c in made if c.name.endswith(".start") and functions[c.name].unit == unit), None)
+        argument = _argument(scope, Ref(occurrence.alias, occurrence.table.time))
+        scope.derive(occurrence.alias, make_end(argument, unit, window))
+
+
+def with_derived(occurrence: Occurrence, columns: list[Column]) -> Occurrence:
+    """The occurrence, of the table with these derived columns."""
+    if not columns:
+        return occurrence
+    return replace(occurrence, table=replace(occurrence.table, derived=tuple(columns)))

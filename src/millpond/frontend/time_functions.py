@@ -1,0 +1,412 @@
+"""Functions of a timestamp and the columns they derive: ``date_trunc``, ``window``, ``year`` and others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from millpond.query.calendar import (
+    DAY,
+    LONGEST,
+    MICROSECOND,
+    SECOND,
+    TimeFunction,
+    fields_down_to,
+    find_closing_unit,
+    name_end,
+)
+from millpond.query.durations import format_duration, parse_duration
+from millpond.query.model import (
+    Arithmetic,
+    Column,
+    Comparison,
+    Condition,
+    Derivation,
+    Literal,
+    Op,
+    Ref,
+)
+from millpond.query.types import BIGINT, DATE, INT, INTERVAL, STRING, TIMESTAMP, SqlType
+
+# The units of date_trunc and trunc, by every name that Spark has for them.
+_UNITS = {
+    **dict.fromkeys(("YEAR", "YYYY", "YY"), "year"),
+    "QUARTER": "quarter",
+    **dict.fromkeys(("MONTH", "MM", "MON"), "month"),
+    "WEEK": "week",
+    **dict.fromkeys(("DAY", "DD"), "day"),
+    **{unit.upper(): unit for unit in ("hour", "minute", "second", "millisecond", "microsecond")},
+}
+_DATE_UNITS = ("year", "quarter", "month", "week")
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A calendar field: what it determines, its range, and how DuckDB computes it."""
+
+    field: str
+    low: int | None
+    high: int | None
+    duckdb: str
+
+
+_FIELDS = {
+    "YEAR": _Field("year", None, None, "year({})"),
+    "QUARTER": _Field("quarter", 1, 4, "quarter({})"),
+    "MONTH": _Field("month", 1, 12, "month({})"),
+    "DAY": _Field("day", 1, 31, "day({})"),
+    "DAYOFYEAR": _Field("day of year", 1, 366, "dayofyear({})"),
+    "HOUR": _Field("hour", 0, 23, "hour({})"),
+    "MINUTE": _Field("minute", 0, 59, "minute({})"),
+    "SECOND": _Field("second", 0, 59, "second({})"),
+    "WEEKOFYEAR": _Field("week of year", 1, 53, "weekofyear({})"),
+    "DAYOFWEEK": _Field("day of week", 1, 7, "dayofweek({}) + 1"),
+    "WEEKDAY": _Field("day of week", 0, 6, "(dayofweek({}) + 6) % 7"),
+}
+# Other names of the same functions, and the fields of EXTRACT and DATE_PART that give an integer.
+_FIELD_NAMES = {name: name for name in _FIELDS} | {"DAYOFMONTH": "DAY"}
+EXTRACTED = {
+    **{name: name for name in ("YEAR", "QUARTER", "MONTH", "DAY", "HOUR", "MINUTE", "DAYOFWEEK")},
+    **dict.fromkeys(("YEARS", "YR", "YRS", "Y"), "YEAR"),
+    **{"QTR": "QUARTER", "MONTHS": "MONTH", "MON": "MONTH", "MONS": "MONTH", "DAYS": "DAY", "D": "DAY"},
+    **{
+        "DOY": "DAYOFYEAR",
+        "DOW": "DAYOFWEEK",
+        "WEEK": "WEEKOFYEAR",
+        "WEEKS": "WEEKOFYEAR",
+        "W": "WEEKOFYEAR",
+    },
+    **{"HOURS": "HOUR", "HR": "HOUR", "HRS": "HOUR", "H": "HOUR"},
+    **{"MINUTES": "MINUTE", "MIN": "MINUTE", "MINS": "MINUTE", "M": "MINUTE"},
+}
+_EPOCH_UNITS = {
+    **dict.fromkeys(("UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP", "UNIX_SECONDS"), ("second", SECOND)),
+    "UNIX_MILLIS": ("millisecond", 1_000),
+    "UNIX_MICROS": ("microsecond", MICROSECOND),
+}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """The timestamp that a function is applied to.
+
+    ``table`` is the name of its table, ``slack`` the most microseconds by which a stretch of local time can
+    be longer than the same in UTC; ``is_time`` says if it is the time column of a stream.
+    """
+
+    table: str
+    column: Column
+    slack: int
+    is_time: bool
+
+    def function_of(self, unit: str, fields: frozenset[str]) -> TimeFunction:
+        """A function of calendar fields; it is monotone if they leave no gap from the year down to the unit.
+
+        Where the local clock is set back, an hour occurs twice: the fields then determine the day only.
+        """
+        if self.slack:
+            fields &= fields_down_to("day")
+        plain = TimeFunction(unit, fields)
+        return replace(plain, monotone=find_closing_unit([plain]) == unit)
+
+    def truncation_to(self, unit: str) -> TimeFunction:
+        """The function that truncates to a unit."""
+        fields = fields_down_to(unit)
+        return TimeFunction(unit, fields & fields_down_to("day") if self.slack else fields, monotone=True)
+
+    @property
+    def spark(self) -> str:
+        return "`" + self.column.name.replace("`", "``") + "`"
+
+    @property
+    def duckdb(self) -> str:
+        return '"' + self.column.name.replace('"', '""') + '"'
+
+
+class UnknownFormError(ValueError):
+    """A call that is not supported; the text says why."""
+
+
+Maker = Callable[[Argument, str, list[str]], Column]
+
+
+def find_maker(function: str) -> Maker | None:
+    """The function that makes the column of a call, by the name of the called function in upper case."""
+    if function in _FIELD_NAMES:
+        return _make_field
+    return _MAKERS.get(function)
+
+
+# --- buckets -----------------------------------------------------------------------------------------
+
+
+def _make_field(argument: Argument, function: str, arguments: list[str]) -> Column:
+    _expect(arguments, 0)
+    name = _FIELD_NAMES[function]
+    field = _FIELDS[name]
+    text = f"{name.lower()}({argument.column.name})"
+    facts = []
+    if field.low is not None:
+        facts.append(Comparison(Ref(argument.table, text), Op.GE, Literal(field.low, INT), text))
+        facts.append(Comparison(Ref(argument.table, text), Op.LE, Literal(field.high, INT), text))
+    time = argument.function_of(_FIELD_UNITS.get(field.field, field.field), frozenset({field.field}))
+    duckdb = f"CAST({field.duckdb.format(argument.duckdb)} AS INT)"
+    return _column(argument, text, INT, (f"{name.lower()}({argument.spark})", duckdb), tuple(facts), time)
+
+
+def _make_truncation(argument: Argument, function: str, arguments: list[str]) -> Column:
+    """``date_trunc('hour', ts)``, a timestamp."""
+    _expect(arguments, 1)
+    unit = _find_unit(arguments[0], function)
+    return truncate(argument, unit)
+
+
+def truncate(argument: Argument, unit: str) -> Column:
+    """The column ``date_trunc(unit, argument)``."""
+    text = f"date_trunc('{unit}', {argument.column.name})"
+    spark = f"date_trunc('{unit}', {argument.spark})"
+    duckdb = f"CAST(date_trunc('{unit}', {argument.duckdb}) AS TIMESTAMP)"
+    facts = _bucket_facts(argument, text, LONGEST[unit] + argument.slack)
+    return _column(argument, text, TIMESTAMP, (spark, duckdb), facts, argument.truncation_to(unit))
+
+
+def _make_date_truncation(argument: Argument, function: str, arguments: list[str]) -> Column:
+    """``trunc(ts, 'month')``, a date."""
+    _expect(arguments, 1)
+    unit = _find_unit(arguments[0], function)
+    if unit not in _DATE_UNITS:
+        raise UnknownFormError(
+            f"truncates to {arguments[0]}; the units of trunc are {', '.join(_DATE_UNITS)}"
+        )
+    text = f"trunc({argument.column.name}, '{unit}')"
+    duckdb = f"CAST(date_trunc('{unit}', {argument.duckdb}) AS DATE)"
+    texts = f"trunc({argument.spark}, '{unit}')", duckdb
+    return _column(argument, text, DATE, texts, time=argument.truncation_to(unit))
+
+
+def _make_date(argument: Argument, function: str, arguments: list[str]) -> Column:
+    """``CAST(ts AS DATE)``."""
+    _expect(arguments, 0)
+    text = f"date({argument.column.name})"
+    texts = f"CAST({argument.spark} AS DATE)", f"CAST({argument.duckdb} AS DATE)"
+    return _column(argument, text, DATE, texts, time=argument.truncation_to("day"))
+
+
+def _make_epoch(argument: Argument, function: str, arguments: list[str]) -> Column:
+    """``unix_timestamp(ts)``: whole seconds since 1970."""
+    _expect(arguments, 0)
+    unit, width = _EPOCH_UNITS[function]
+    name = "unix_seconds" if unit == "second" else function.lower()
+    time = TimeFunction(width, monotone=True)
+    duckdb = f"CAST(floor(epoch_us({argument.duckdb}) / {width}) AS BIGINT)"
+    if width == MICROSECOND:
+        duckdb = f"epoch_us({argument.duckdb})"
+    text = f"{name}({argument.column.name})"
+    return _column(argument, text, BIGINT, (f"{name}({argument.spark})", duckdb), time=time)
+
+
+def _make_window(argument: Argument, function: str, arguments: list[str]) -> Column:
+    """The start of ``window(ts, width[, slide[, offset]])``."""
+    if not 1 <= len(arguments) <= 3:
+        raise UnknownFormError("needs a width, as in window(ts, '10 minutes')")
+    lengths = [_read_length(each) for each in arguments]
+    width, slide, offset = (*lengths, *([lengths[0], 0][len(lengths) - 1 :]))
+    if width <= 0 or slide <= 0:
+        raise UnknownFormError("needs a width and a slide that are longer than 0")
+    if slide > width:
+        raise UnknownFormError("slides by more than its width")
+    if offset >= slide:
+        raise UnknownFormError("starts later than its first slide ends")
+    shown = ", ".join(f"'{format_duration(each)}'" for each in _shorten(width, slide, offset))
+    text = f"window({argument.column.name}, {shown}).start"
+    facts = _bucket_facts(argument, text, width)
+    repeated = slide < width
+    time = TimeFunction(width, frozenset(), True, slide if repeated else None, offset)
+    spark, duckdb = (_window_starts(argument, width, slide, offset, spark) for spark in (True, False))
+    return _column(argument, text, TIMESTAMP, (spark, duckdb), facts, time, repeated)
+
+
+def _shorten(width: int, slide: int, offset: int) -> list[int]:
+    return [width, slide, offset][: 3 if offset else 2 if slide < width else 1]
+
+
+def _window_starts(argument: Argument, width: int, slide: int, offset: int, spark: bool) -> str:
+    """The start of a tumbling window, or an array of the starts of the sliding windows with a timestamp."""
+    micros = f"unix_micros({argument.spark})" if spark else f"epoch_us({argument.duckdb})"
+    since = f"({micros} - {offset})"
+    rest = f"pmod({since}, {slide})" if spark else f"((({since} % {slide}) + {slide}) % {slide})"
+    to_time = "timestamp_micros" if spark else "make_timestamp"
+    last = f"({micros} - {rest})"
+    if slide == width:
+        return f"{to_time}({last})"
+    copies = -(-width // slide) - 1
+    if spark:
+        kept = f"filter(sequence(0L, {copies}L), k -> {rest} + k * {slide} < {width})"
+        return f"transform({kept}, k -> {to_time}({last} - k * {slide}))"
+    kept = f"list_filter(range(0, {copies + 1}), k -> {rest} + k * {slide} < {width})"
+    return f"list_transform({kept}, k -> {to_time}({last} - k * {slide}))"
+
+
+# --- date_format -------------------------------------------------------------------------------------
+
+# Pattern letters with their number: what DuckDB writes for them, and the fields that they determine.
+_LETTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "yyyy": ("%Y", ("year",)),
+    "y": ("%-Y", ("year",)),
+    "yy": ("%y", ()),
+    "MM": ("%m", ("month",)),
+    "M": ("%-m", ("month",)),
+    "MMM": ("%b", ("month",)),
+    "MMMM": ("%B", ("month",)),
+    "dd": ("%d", ("day",)),
+    "d": ("%-d", ("day",)),
+    "DDD": ("%j", ("day of year",)),
+    "HH": ("%H", ("hour",)),
+    "H": ("%-H", ("hour",)),
+    "hh": ("%I", ("half hour",)),
+    "h": ("%-I", ("half hour",)),
+    "a": ("%p", ("half day",)),
+    "mm": ("%M", ("minute",)),
+    "m": ("%-M", ("minute",)),
+    "ss": ("%S", ("second",)),
+    "s": ("%-S", ("second",)),
+    "SSS": ("%g", ("millisecond",)),
+    "SSSSSS": ("%f", ("microsecond",)),
+    **{"E" * n: ("%a", ("day of week",)) for n in (1, 2, 3)},
+    "EEEE": ("%A", ("day of week",)),
+}
+_PIECE = re.compile(r"([A-Za-z])\1*|'(?:[^']|'')*'|[^A-Za-z']+")
+
+
+def _make_format(argument: Argument, function: str, arguments: list[str]) -> Column:
+    """``date_format(ts, pattern)``, a string."""
+    _expect(arguments, 1)
+    (pattern,) = arguments
+    pieces = [match[0] for match in _PIECE.finditer(pattern)]
+    if "".join(pieces) != pattern:
+        raise UnknownFormError("has a quote in its pattern that is not closed")
+    formatted, fields = "", set()
+    for piece in pieces:
+        if piece[0].isalpha():
+            if piece not in _LETTERS:
+                raise UnknownFormError(f"has {piece} in its pattern, which is not supported")
+            formatted += _LETTERS[piece][0]
+            fields |= set(_LETTERS[piece][1])
+        else:
+            plain = piece[1:-1].replace("''", "'") or "'" if piece[0] == "'" else piece
+            formatted += plain.replace("%", "%%")
+    if {"half hour", "half day"} <= fields:
+        fields.add("hour")
+    if re.search("[#\\[\\]{}]", pattern):
+        raise UnknownFormError("has one of # [ ] { } in its pattern, which is not supported")
+    text = f"date_format({argument.column.name}, '{pattern}')"
+    spark = f"date_format({argument.spark}, {_string(pattern, spark=True)})"
+    duckdb = f"strftime({argument.duckdb}, {_string(formatted, spark=False)})"
+    units = [_FIELD_UNITS.get(field, field) for field in fields]
+    time = argument.function_of(min(units, key=LONGEST.__getitem__, default="year"), frozenset(fields))
+    return _column(argument, text, STRING, (spark, duckdb), time=time)
+
+
+_FIELD_UNITS = {
+    **dict.fromkeys(("day of year", "day of week"), "day"),
+    **dict.fromkeys(("half hour", "half day"), "hour"),
+    "week of year": "week",
+}
+
+
+def _string(text: str, spark: bool) -> str:
+    if spark:
+        text = text.replace("\\", "\\\\").replace("'", "\\'")
+    return "'" + (text if spark else text.replace("'", "''")) + "'"
+
+
+# --- columns -----------------------------------------------------------------------------------------
+
+
+def make_end(argument: Argument, unit: str | int, window: Column | None) -> Column:
+    """The end of a bucket: no later row has its value.  ``window`` is the start of a window of that width."""
+    name = name_end(argument.column.name, unit)
+    if window is not None and isinstance(unit, int):
+        name = window.name.removesuffix(".start") + ".end"
+        start = replace(argument, column=window)
+        spark = f"{start.spark} + {_interval(unit, spark=True)}"
+        duckdb = f"{start.duckdb} + {_interval(unit, spark=False)}"
+    elif isinstance(unit, int):
+        starts = [_window_starts(argument, unit, unit, 0, spark) for spark in (True, False)]
+        spark = f"{starts[0]} + {_interval(unit, spark=True)}"
+        duckdb = f"{starts[1]} + {_interval(unit, spark=False)}"
+    elif LONGEST[unit] < DAY:
+        width = LONGEST[unit] + argument.slack
+        spark = f"date_trunc('{unit}', {argument.spark}) + {_interval(width, spark=True)}"
+        duckdb = (
+            f"CAST(date_trunc('{unit}', {argument.duckdb}) AS TIMESTAMP) + {_interval(width, spark=False)}"
+        )
+    else:  # by dates, as a local day or month can be longer or shorter than in UTC
+        months = {"year": 12, "quarter": 3, "month": 1}.get(unit)
+        day = f"CAST({argument.spark} AS DATE)"
+        first = day if unit == "day" else f"trunc({argument.spark}, '{unit}')"
+        after = (
+            f"add_months({first}, {months})" if months else f"date_add({first}, {7 if unit == 'week' else 1})"
+        )
+        spark = f"CAST({after} AS TIMESTAMP)"
+        duckdb = f"CAST(date_trunc('{unit}', {argument.duckdb}) + INTERVAL 1 {unit} AS TIMESTAMP)"
+    return Column(name, TIMESTAMP, argument.column.nullable, Derivation(spark, duckdb))
+
+
+def _interval(micros: int, spark: bool) -> str:
+    seconds = f"{micros // SECOND}.{micros % SECOND:06d}"
+    return f"INTERVAL '{seconds}' SECOND" if spark else f"to_microseconds({micros})"
+
+
+def _bucket_facts(argument: Argument, name: str, width: int) -> tuple[Condition, ...]:
+    """``bucket <= ts`` and ``ts < bucket + width``."""
+    bucket, time = Ref(argument.table, name), Ref(argument.table, argument.column.name)
+    end = Arithmetic("+", bucket, Literal(timedelta(microseconds=width), INTERVAL))
+    return Comparison(bucket, Op.LE, time, name), Comparison(time, Op.LT, end, name)
+
+
+def _column(
+    argument: Argument,
+    name: str,
+    type_: SqlType,
+    texts: tuple[str, str],
+    facts: tuple[Condition, ...] = (),
+    time: TimeFunction | None = None,
+    repeated: bool = False,
+) -> Column:
+    spark, duckdb = texts
+    derivation = Derivation(spark, duckdb, facts, time if argument.is_time else None, repeated)
+    return Column(name, type_, argument.column.nullable, derivation)
+
+
+def _expect(arguments: list[str], count: int) -> None:
+    if len(arguments) != count:
+        raise UnknownFormError(f"needs {count + 1} argument{'s' if count else ''}")
+
+
+def _find_unit(text: str, function: str) -> str:
+    unit = _UNITS.get(text.upper())
+    if unit is None:
+        raise UnknownFormError(
+            f"has the unit '{text}'; the units are {', '.join(dict.fromkeys(_UNITS.values()))}"
+        )
+    return unit
+
+
+def _read_length(text: str) -> int:
+    micros = parse_duration(text)
+    if micros is None:
+        raise UnknownFormError(f"has '{text}', which is not a duration; write '10 minutes'")
+    return micros
+
+
+_MAKERS: dict[str, Maker] = {
+    "DATE_TRUNC": _make_truncation,
+    "TRUNC": _make_date_truncation,
+    **dict.fromkeys(("CAST", "DATE", "TO_DATE"), _make_date),
+    "DATE_FORMAT": _make_format,
+    "WINDOW": _make_window,
+    **dict.fromkeys(_EPOCH_UNITS, _make_epoch),
+}

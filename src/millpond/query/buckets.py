@@ -1,0 +1,46 @@
+"""The time bucket that grouping columns, or the columns of a set of results, form together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from millpond.query.calendar import TimeFunction, find_closing_unit, name_end
+from millpond.query.model import Ref, Select
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Columns of one occurrence whose joint value never returns after ``end``.
+
+    ``end`` is the derived column with the first timestamp that no longer has the value.  If the time column
+    itself is among the columns, ``end`` is the time column: later timestamps no longer have the value.
+    """
+
+    columns: tuple[Ref, ...]
+    end: Ref
+
+
+def find_time_function(select: Select, ref: Ref) -> TimeFunction | None:
+    """The function of the time column that a derived column is; None for any other column."""
+    derivation = select.occurrence(ref.occurrence).table.column(ref.column).derivation
+    return derivation.time if derivation is not None else None
+
+
+def find_bucket(select: Select, alias: str, columns: Iterable[Ref]) -> Bucket | None:
+    """The bucket that the given columns of an occurrence form; None if their joint value can return."""
+    table = select.occurrence(alias).table
+    own = [ref for ref in columns if ref.occurrence == alias]
+    if table.time is None or not table.streaming:
+        return None
+    if (time := Ref(alias, table.time)) in own:
+        return Bucket((time,), time)
+    functions = {ref: f for ref in own if (f := find_time_function(select, ref)) is not None}
+    unit = find_closing_unit(functions.values())
+    if unit is None:
+        return None
+    end = name_end(table.time, unit)
+    for ref, function in functions.items():
+        if ref.column.endswith(".start") and function.unit == unit:
+            end = ref.column.removesuffix(".start") + ".end"
+    return Bucket(tuple(functions), Ref(alias, end))

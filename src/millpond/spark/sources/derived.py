@@ -1,0 +1,24 @@
+"""Adds the derived columns of a table to its opened rows."""
+
+from __future__ import annotations
+
+from pyspark.sql import functions as F
+
+from millpond.query.model import Table
+from millpond.spark.sources.opened import REASON, OpenSource
+
+
+def add_derived_columns(source: OpenSource, table: Table) -> OpenSource:
+    """The source with the table's derived columns, computed in the session's time zone.
+
+    A row is repeated for each window that it lies in; a rejected row is not.
+    """
+    frame = source.frame
+    for column in table.derived:
+        derivation = column.derivation
+        assert derivation is not None
+        value = F.expr(derivation.sql)
+        if derivation.repeated:
+            value = F.explode_outer(F.when(F.col(REASON).isNull(), value) if source.rejects else value)
+        frame = frame.withColumn(column.name, value)
+    return OpenSource(frame, source.rejects)
