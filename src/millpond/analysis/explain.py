@@ -59,7 +59,7 @@ def _reason_lines(reasons: Sequence[Reason]) -> list[str]:
 
 def _bounded_headline(verdict: Verdict) -> str:
     state = verdict.state
-    if state.entries is None and state.windows:
+    if state.entries is None and (state.windows or any(kept.closes for kept in state.streams)):
         return "bounded by time: the size of the state depends on the rates of the streams"
     if state.entries is None:
         return "bounded: the state is finite; its size depends on the data (see state_entries in the metrics)"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from millpond.plan.needs import Need, SelectNeeds
+from millpond.plan.needs import Need, SelectNeeds, TimedPlan
 from millpond.query.model import Ref, Select, Term
 from millpond.query.parts import THRESHOLD
 from millpond.query.time_order import TimeOrder, find_key_column, find_time_column
@@ -21,13 +21,28 @@ from millpond.query.trees import is_aggregate, refs
 class Closing:
     """When the results of a select close.
 
-    A result closes when the watermark is ``after`` microseconds past the timestamp in ``column``, and past
-    ``end``, the last timestamp of streams that end (None if there are none).
+    Rows that match are at most ``lag`` microseconds later than the timestamp in ``column`` and, if other
+    streams end, not after ``end``.
     """
 
     column: Ref
-    after: int
+    lag: int
     end: Fraction | None = None
+
+    @property
+    def after(self) -> int:
+        """How many microseconds after the timestamp in ``column`` the watermark is when a result closes."""
+        return self.lag + 1
+
+
+def list_closings(plan: TimedPlan) -> list[Closing | None]:
+    """When the results of each select of a plan close."""
+    selects = iter(plan.selects)
+    return [
+        closing
+        for term in plan.query.terms
+        for closing in find_closings(term, [next(selects) for _ in term.selects])
+    ]
 
 
 def find_closings(term: Term, selects: Sequence[SelectNeeds]) -> tuple[Closing | None, ...]:
@@ -43,10 +58,10 @@ def find_closings(term: Term, selects: Sequence[SelectNeeds]) -> tuple[Closing |
         closings = [_find_closing(*pair) for pair in zip(selects, columns, strict=True)]
         known = [closing for closing in closings if closing is not None]
         if len(known) == len(closings):
-            after = max(closing.after for closing in known)
+            lag = max(closing.lag for closing in known)
             end = max((c.end for c in known if c.end is not None), default=None)
-            found.append(tuple(replace(closing, after=after, end=end) for closing in known))
-    return min(found, key=lambda together: together[0].after, default=never)
+            found.append(tuple(replace(closing, lag=lag, end=end) for closing in known))
+    return min(found, key=lambda together: together[0].lag, default=never)
 
 
 def _find_common_keys(term: Term) -> Iterator[tuple[Ref, ...]]:
@@ -77,7 +92,7 @@ def _find_closing(needs: SelectNeeds, column: Ref) -> Closing | None:
                 return None
             lags += [] if lag is None else [lag]
             ends += [] if end is None else [end]
-    return Closing(column, max(lags) + 1, max(ends, default=None))
+    return Closing(column, max(lags), max(ends, default=None))
 
 
 def _is_time_column(select: Select, column: Ref) -> bool:

@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import prod
 
 from millpond.plan.classes import NoPlanError, build_exact_classes
+from millpond.plan.closing import Closing, list_closings
 from millpond.plan.needs import Need, TimedPlan, find_separate_needs
 from millpond.plan.partial_matches import PartialMatchSet, Requirement, TimedNeed
 from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, KeptColumn, State, Window
@@ -15,18 +16,20 @@ from millpond.plan.synopsis_bound import describe_column
 from millpond.query.durations import format_duration, parse_rate
 from millpond.query.model import Ref, Select
 from millpond.query.parts import THRESHOLD, Part, type_of
+from millpond.query.time_order import TimeOrder
 from millpond.query.trees import is_aggregate, item_refs, refs
 
 
 def compute_timed_state(plan: TimedPlan) -> State:
     """The bound of a timed plan: the sum over all sets of partial matches and remembered results.
 
-    It is None if it depends on the data: on the rows of relations or finite streams, or on the size of a
-    Pareto front with several unbounded requirements.  Raises NoPlanError if it is not known what to keep.
+    It is None if it depends on the data: on the rows of relations or finite streams, on the rates of streams,
+    or on the size of a Pareto front with several unbounded requirements.  Raises NoPlanError if it is not
+    known what to keep.
     """
     kept: list[Kept] = []
     windows: dict[str, int] = {}
-    for needs in plan.selects:
+    for needs, closing in zip(plan.selects, list_closings(plan), strict=True):
         for _, wanted in needs.parts:
             for need in wanted:
                 if need.outer_columns and find_separate_needs(need, wanted):
@@ -43,7 +46,8 @@ def compute_timed_state(plan: TimedPlan) -> State:
                     for p in timed.sets[:-1]
                     if p.match_set.groups != past
                 ]
-                kept += _describe_results(needs.select, needs.distinct, need)
+                if is_aggregate(needs.select) or needs.distinct:
+                    kept.append(_describe_results(needs.select, need, closing))
     seconds = [Window(stream=name, seconds=retention / 1_000_000) for name, retention in windows.items()]
     if any(k.entries is None for k in kept):
         return State(None, None, tuple(kept), seconds)
@@ -85,22 +89,55 @@ def find_result_columns(select: Select, need: Need) -> set[Ref]:
     return {r for ref in found for r in refs(need.part.rewrite(ref)) if r.occurrence in need.scope}
 
 
-def _describe_results(select: Select, distinct: bool, need: Need) -> list[Kept]:
-    """The remembered results: groups (with counted values of the argument), or rows already written."""
-    aggregate, part = is_aggregate(select), need.part
-    if not aggregate and not distinct:
-        return []
+def _describe_results(select: Select, need: Need, closing: Closing | None) -> Kept:
+    """The remembered results: groups (with counted values of the argument), or rows already written.
+
+    Raises NoPlanError if they are unbounded and do not close.
+    """
+    part = need.part
     wanted = find_result_columns(select, need)
     if need.aggregate is not None and need.aggregate.function in ("MIN", "MAX"):
         wanted = {r for ref in select.group_by or () for r in refs(part.rewrite(ref))}
-    what = "current answer" if aggregate else "rows already emitted"
+    if closing is not None:
+        return _describe_open_results(select, need, closing, wanted)
+    what = "current answer" if is_aggregate(select) else "rows already emitted"
+    for ref in wanted - part.nulls:
+        if ref in part.closure.index and not part.closure.is_bounded(ref):
+            raise NoPlanError("the selects of the UNION close at different times")
     try:
         classes = [build_exact_classes(part, ref) for ref in sorted(wanted, key=str)]
     except NoPlanError:
-        return [Kept(None, None, (), (what,), None, None)]
+        return Kept(None, None, (), (what,), None, None)
     entries = prod(each.classes for each in classes)
     columns = tuple(describe_column(part, each) for each in classes)
-    return [Kept(None, None, columns, (what,), entries, entries * VALUE_BYTES * max(len(classes), 1))]
+    return Kept(None, None, columns, (what,), entries, entries * VALUE_BYTES * max(len(classes), 1))
+
+
+def _describe_open_results(select: Select, need: Need, closing: Closing, wanted: set[Ref]) -> Kept:
+    """The results that have not closed; their number follows from the declared rates of the streams.
+
+    A row of a stream belongs to one combination of its unbounded columns.
+    """
+    part, order = need.part, TimeOrder(need.part)
+    (column,) = refs(part.rewrite(closing.column))
+    columns, counts, free = [], [], {column.occurrence}
+    for ref in sorted(wanted, key=str):
+        described = _describe_bounded_column(part, ref)
+        columns += described
+        counts += [each.classes for each in described]
+        free |= {ref.occurrence} if not described else set()
+    entries: int | None = prod(counts)
+    for alias in free:
+        earlier = 0 if alias == column.occurrence else order.max_lag(column.occurrence, alias)
+        rate = parse_rate(part.select.occurrence(alias).table.properties.get("rate", ""))
+        if rate is None or earlier is None or closing.end is not None or entries is None:
+            entries = None
+        else:
+            entries *= rate * ((closing.lag + max(earlier, 0)) // 1_000_000 + 2)
+    what = "groups" if is_aggregate(select) else "rows already written"
+    when = f"of the last {format_duration(closing.lag)}" if closing.lag else "with the current timestamp"
+    size = None if entries is None else entries * VALUE_BYTES * (len(wanted) + 1)
+    return Kept(None, None, tuple(columns), (f"{what} {when}",), entries, size, closes=True)
 
 
 def _describe_matches(timed: TimedNeed, match_set: PartialMatchSet, has_windows: bool) -> Kept:

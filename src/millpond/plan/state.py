@@ -26,7 +26,8 @@ class KeptColumn:
 class Kept:
     """What is kept of one stream, of partial matches of several, or (``stream`` is None) of the answer.
 
-    ``entries`` and ``bytes`` are None if they depend on the data.
+    ``entries`` and ``bytes`` are None if they depend on the data.  ``closes``: entries are dropped as time
+    passes, so their number depends on the rates of the streams.
     """
 
     stream: str | None
@@ -37,6 +38,7 @@ class Kept:
     ]  # per combination of classes: "count", "presence", "row with the smallest B", "sum of A"
     entries: int | None
     bytes: int | None
+    closes: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
