@@ -148,7 +148,7 @@ def world(kind: str, seed: int) -> World:
     return found
 
 
-laws = settings(deadline=None, max_examples=25, print_blob=True)
+laws = settings(deadline=None, max_examples=15, print_blob=True)
 any_query = given(kind=st.sampled_from(sorted(MAKERS)), seed=st.integers(0, 5_000), data=st.data())
 
 

@@ -366,8 +366,11 @@ def run_with_signals(folder: Folder, numbers: list[signal.Signals], *options: st
         thread.join()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("options", [[], ["--once"]], ids=["on and on", "once"])
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [(signal.SIGINT, []), (signal.SIGTERM, ["--once"])],
+    ids=["on and on", "once"],
+)
 def test_one_signal_lets_the_batch_end(
     folder: Folder,
     capsys: Captured,

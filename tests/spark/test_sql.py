@@ -57,15 +57,16 @@ def latest(rows: list[Row], keys: int) -> Counter[tuple[Any, ...]]:
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("first", [0, 40, 80])
+@pytest.mark.parametrize("first", [0, 40])
 def test_random_queries_through_spark(spark: SparkSession, first: int) -> None:
-    done = 0
-    for seed in range(first, first + 40):
-        if (found := bounded_case(seed)) is not None and done < 3:
+    """``python -m tests.campaigns.exact_on_spark`` runs more of them."""
+    done, seed = 0, first
+    while done < 3:
+        if (found := bounded_case(seed)) is not None:
             case, verdict, rng = found
             assert examine(spark, seed, case, verdict, rng) is None
             done += 1
-    assert done == 3
+        seed += 1
 
 
 DAY = datetime.date(2024, 2, 28)
@@ -158,9 +159,6 @@ def test_another_query_on_the_checkpoint_is_refused(spark: SparkSession, view: V
     query = "SELECT k FROM S, T WHERE k = j AND k BETWEEN 0 AND {}"
     emitted, _ = run(millpond.sql(spark, query.format(5)), tmp_path)
     assert sorted(emitted) == [Row(k=1), Row(k=2)]
-    view("S", "k INT", [[(1,)]])
-    again, _ = run(millpond.sql(spark, query.format(5)), tmp_path)
-    assert again == [Row(k=1)]
     view("S", "k INT", [[(1,)]])
     with pytest.raises(StreamingQueryException, match="the checkpoint belongs to another query"):
         run(millpond.sql(spark, query.format(6)), tmp_path)

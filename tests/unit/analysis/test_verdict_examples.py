@@ -54,15 +54,11 @@ def test_witness_in_time_is_confirmed_by_duckdb(example: VerdictExample) -> None
     for n in (1, 3) if example.compare else (1, 3, 6):
         witness = verdict.witness(n)
         assert len(witness["universe"]) == len(witness["probes"]) == n
+        if example.compare and n == 3:  # a median of few values is observed step by step
+            assert witness["compare"] == example.compare
         if used <= {"S", "T", "U", "V"} or n <= 3:
             refusal = confirm_time_witness(example.sql, catalog, witness)
             assert refusal is None, f"{n}: {refusal}"
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("example", [e for e in EVERY if e.compare], ids=str)
-def test_median_of_few_values_is_observed_step_by_step(example: VerdictExample) -> None:
-    assert verdict_of(example).witness(3)["compare"] == example.compare
 
 
 def test_every_file_has_titled_examples() -> None:

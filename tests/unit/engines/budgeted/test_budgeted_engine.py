@@ -112,7 +112,7 @@ def test_the_estimate_of_missed_results_is_within_its_error(name: str) -> None:
 def test_expected_benefit_finds_more_than_random_shedding(name: str) -> None:
     """With batches of twenty steps and a budget of ten tuples."""
     work: Workload = SYNTHETIC[name]()
-    r, s = work.streams(5, 0, 600)
+    r, s = work.streams(5, 0, 400)
     found = {policy: feed(start_engine(JOIN, 10, policy), r, s, 20) for policy in ("auto", "rand")}
     true = feed(start_engine(JOIN, 10, PolicyChoice("heeb", {"R": work.r, "S": work.s})), r, s, 20)
     assert found["auto"] >= 0.95 * true > found["rand"]
@@ -143,8 +143,8 @@ def random_rows(rng: np.random.Generator, rows: int, keys: int) -> list[tuple[st
 )
 def test_missed_results_are_estimated_for_other_conditions(query: str) -> None:
     rng = np.random.default_rng(6)
-    rows = random_rows(rng, 1500, 40)
-    small, large = start_engine(query, 200, "rand"), start_engine(query, 10**6)
+    rows = random_rows(rng, 900, 40)
+    small, large = start_engine(query, 120, "rand"), start_engine(query, 10**6)
     for start in range(0, len(rows), 50):
         for local in (small, large):
             local.add(rows[start : start + 50])
@@ -242,7 +242,7 @@ def test_shards_stay_within_the_budget_and_find_nearly_as_much_as_one_store(poli
     """Only a few keys match; their shards get most of the budget."""
     rng = np.random.default_rng(10)
     one, several = start_engine(JOIN, 400, policy), start_engine(JOIN, 400, policy, shards=4)
-    for _ in range(25):
+    for _ in range(15):
         r = rng.integers(0, 4000, 200)
         s = rng.choice(np.arange(40), 200)
         rows = [("R", {"K": int(k), "A": 0, "X": 0.0}) for k in r]

@@ -14,7 +14,7 @@ from tests.campaigns.exact_engine import KINDS, examine
 from tests.support.scenario import TABLE_I, Run, Scenario, assert_answers
 
 # How many seeds of a kind are looked at, and how many in one test.
-SEEDS = {"plain": 60, "rich": 60, "keyed": 40, "aggregates": 40}
+SEEDS = {"plain": 30, "rich": 30, "keyed": 20, "aggregates": 20}
 SHARE = 10
 
 
