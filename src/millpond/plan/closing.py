@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan
-from millpond.query.model import Ref, Select, Term
+from millpond.query.buckets import Bucket, find_bucket, find_time_function
+from millpond.query.model import Ref, Term
 from millpond.query.parts import THRESHOLD
-from millpond.query.time_order import TimeOrder, find_key_column, find_time_column
+from millpond.query.time_order import TimeOrder, find_key_column
 from millpond.query.trees import is_aggregate, refs
 
 
@@ -21,18 +22,28 @@ from millpond.query.trees import is_aggregate, refs
 class Closing:
     """When the results of a select close.
 
-    Rows that match are at most ``lag`` microseconds later than the timestamp in ``column`` and, if other
-    streams end, not after ``end``.
+    A result contains the time bucket ``bucket``.  Rows that match are at most ``lag`` microseconds later than
+    its timestamps and, if other streams end, not after ``end``.
     """
 
-    column: Ref
+    bucket: Bucket
     lag: int
     end: Fraction | None = None
 
     @property
+    def column(self) -> Ref:
+        """The column with the end of the bucket, or with the only timestamp in it."""
+        return self.bucket.end
+
+    @property
     def after(self) -> int:
         """How many microseconds after the timestamp in ``column`` the watermark is when a result closes."""
-        return self.lag + 1
+        return self.lag + (self.bucket.end in self.bucket.columns)
+
+    @property
+    def duration(self) -> int:
+        """For how many microseconds, at most, a result is kept."""
+        return self.lag + self.bucket.width
 
 
 def list_closings(plan: TimedPlan) -> list[Closing | None]:
@@ -54,37 +65,43 @@ def find_closings(term: Term, selects: Sequence[SelectNeeds]) -> tuple[Closing |
     if not term.distinct and not any(is_aggregate(s) for s in term.selects):
         return never
     found = []
-    for columns in _find_common_keys(term):
-        closings = [_find_closing(*pair) for pair in zip(selects, columns, strict=True)]
+    for buckets in _find_common_buckets(term):
+        closings = [_find_closing(*pair) for pair in zip(selects, buckets, strict=True)]
         known = [closing for closing in closings if closing is not None]
         if len(known) == len(closings):
             lag = max(closing.lag for closing in known)
             end = max((c.end for c in known if c.end is not None), default=None)
             found.append(tuple(replace(closing, lag=lag, end=end) for closing in known))
-    return min(found, key=lambda together: together[0].lag, default=never)
+    return min(found, key=lambda together: together[0].duration, default=never)
 
 
-def _find_common_keys(term: Term) -> Iterator[tuple[Ref, ...]]:
-    """For every way in which a term's results may close: the column of each select that they close with."""
-    if not term.distinct:
+def _find_common_buckets(term: Term) -> Iterator[tuple[Bucket, ...]]:
+    """For every way in which a term's results may close: the bucket of each select that they close with."""
+    if len(term.selects) == 1:
         (select,) = term.selects
-        yield from ((ref,) for ref in select.group_by or ())
+        shown = [find_key_column(item.expression) for item in select.items]
+        keys = shown if term.distinct else select.group_by or ()
+        for occurrence in select.occurrences:
+            bucket = find_bucket(select, occurrence.alias, [ref for ref in keys if ref is not None])
+            yield from [] if bucket is None else [(bucket,)]
         return
     for items in zip(*(select.items for select in term.selects), strict=True):
-        keys = [find_key_column(item.expression) for item in items]
-        columns = tuple(ref for ref in keys if ref is not None)
-        alone = len(items) == 1 or all(isinstance(item.expression, Ref) for item in items)
-        if alone and len(columns) == len(items):
-            yield columns
+        columns = [item.expression for item in items if isinstance(item.expression, Ref)]
+        if len(columns) < len(items):
+            continue
+        pairs = list(zip(term.selects, columns, strict=True))
+        found = [find_bucket(select, ref.occurrence, [ref]) for select, ref in pairs]
+        buckets = tuple(bucket for bucket in found if bucket is not None)
+        functions = {find_time_function(select, ref) for select, ref in pairs}
+        if len(buckets) == len(items) and len(functions) == 1:
+            yield buckets
 
 
-def _find_closing(needs: SelectNeeds, column: Ref) -> Closing | None:
-    """When results that contain a column close; None if it is no timestamp, or rows can match at any time."""
-    if not _is_time_column(needs.select, column):
-        return None
+def _find_closing(needs: SelectNeeds, bucket: Bucket) -> Closing | None:
+    """When results that contain a bucket close; None if rows can match at any time."""
     lags, ends = [0], []
     for need in (need for _, wanted in needs.parts for need in wanted):
-        (own,) = refs(need.part.rewrite(column))
+        (own,) = refs(need.part.rewrite(bucket.end))
         if own.occurrence not in need.scope:
             return None
         for lag, end in _find_partner_times(need, own):
@@ -92,11 +109,7 @@ def _find_closing(needs: SelectNeeds, column: Ref) -> Closing | None:
                 return None
             lags += [] if lag is None else [lag]
             ends += [] if end is None else [end]
-    return Closing(column, max(lags), max(ends, default=None))
-
-
-def _is_time_column(select: Select, column: Ref) -> bool:
-    return find_time_column(select, column.occurrence) == column
+    return Closing(bucket, max(lags), max(ends, default=None))
 
 
 def _find_partner_times(need: Need, column: Ref) -> Iterator[tuple[int | None, Fraction | None]]:

@@ -114,30 +114,49 @@ def _describe_results(select: Select, need: Need, closing: Closing | None) -> Ke
 
 
 def _describe_open_results(select: Select, need: Need, closing: Closing, wanted: set[Ref]) -> Kept:
-    """The results that have not closed; their number follows from the declared rates of the streams.
-
-    A row of a stream belongs to one combination of its unbounded columns.
-    """
-    part, order = need.part, TimeOrder(need.part)
-    (column,) = refs(part.rewrite(closing.column))
-    columns, counts, free = [], [], {column.occurrence}
-    for ref in sorted(wanted, key=str):
-        described = _describe_bounded_column(part, ref)
+    """The results that have not closed; their number may follow from the rates of the streams."""
+    part = need.part
+    (home,) = {ref.occurrence for ref in refs(part.rewrite(closing.column))}
+    bucket = {r for ref in closing.bucket.columns for r in refs(part.rewrite(ref))}
+    columns: list[KeptColumn] = []
+    counts: list[int | None] = []
+    for alias in sorted({home, *(ref.occurrence for ref in wanted)}):
+        own = sorted((ref for ref in wanted - bucket if ref.occurrence == alias), key=str)
+        described = [each for ref in own for each in _describe_bounded_column(part, ref)]
+        values = prod(each.classes for each in described) if len(described) == len(own) else None
+        if alias == home:
+            values = _count_buckets(closing, values)
         columns += described
-        counts += [each.classes for each in described]
-        free |= {ref.occurrence} if not described else set()
-    entries: int | None = prod(counts)
-    for alias in free:
-        earlier = 0 if alias == column.occurrence else order.max_lag(column.occurrence, alias)
-        rate = parse_rate(part.select.occurrence(alias).table.properties.get("rate", ""))
-        if rate is None or earlier is None or closing.end is not None or entries is None:
-            entries = None
-        else:
-            entries *= rate * ((closing.lag + max(earlier, 0)) // 1_000_000 + 2)
+        counts.append(_smaller(values, _count_rows(need, closing, home, alias)))
+    known = [count for count in counts if count is not None]
+    entries = prod(known) if len(known) == len(counts) and closing.end is None else None
     what = "groups" if is_aggregate(select) else "rows already written"
-    when = f"of the last {format_duration(closing.lag)}" if closing.lag else "with the current timestamp"
+    kept = closing.duration - (closing.bucket.width == 1)
+    when = f"of the last {format_duration(kept)}" if kept else "with the current timestamp"
     size = None if entries is None else entries * VALUE_BYTES * (len(wanted) + 1)
     return Kept(None, None, tuple(columns), (f"{what} {when}",), entries, size, closes=True)
+
+
+def _count_buckets(closing: Closing, values: int | None) -> int | None:
+    """The number of buckets that are open at a time, times the ``values`` of other columns."""
+    if closing.bucket.width == 1 or values is None:
+        return None
+    return values * (closing.duration * closing.bucket.overlap // closing.bucket.width + 2)
+
+
+def _count_rows(need: Need, closing: Closing, home: str, alias: str) -> int | None:
+    """The number of rows of a stream that open results can contain, by its declared rate."""
+    rate = parse_rate(need.part.select.occurrence(alias).table.properties.get("rate", ""))
+    earlier = 0 if alias == home else TimeOrder(need.part).max_lag(home, alias)
+    if rate is None or earlier is None:
+        return None
+    overlap = closing.bucket.overlap if alias == home else 1
+    return overlap * rate * ((closing.duration + max(earlier, 0)) // 1_000_000 + 2)
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    """The smaller of two bounds, if both are known."""
+    return min((n for n in (one, other) if n is not None), default=None)
 
 
 def _describe_matches(timed: TimedNeed, match_set: PartialMatchSet, has_windows: bool) -> Kept:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 
 from millpond.query.calendar import TimeFunction, find_closing_unit, name_end
 from millpond.query.model import Ref, Select
@@ -15,10 +16,14 @@ class Bucket:
 
     ``end`` is the derived column with the first timestamp that no longer has the value.  If the time column
     itself is among the columns, ``end`` is the time column: later timestamps no longer have the value.
+    Timestamps with the same value are less than ``width`` microseconds apart (in UTC), and a row has at most
+    ``overlap`` values, more than one if windows slide.
     """
 
     columns: tuple[Ref, ...]
     end: Ref
+    width: int = 1
+    overlap: int = 1
 
 
 def find_time_function(select: Select, ref: Ref) -> TimeFunction | None:
@@ -43,4 +48,6 @@ def find_bucket(select: Select, alias: str, columns: Iterable[Ref]) -> Bucket | 
     for ref, function in functions.items():
         if ref.column.endswith(".start") and function.unit == unit:
             end = ref.column.removesuffix(".start") + ".end"
-    return Bucket(tuple(functions), Ref(alias, end))
+    width = TimeFunction(unit).width
+    slides = [-(-function.width // function.slide) for function in functions.values() if function.slide]
+    return Bucket(tuple(functions), Ref(alias, end), width, prod(slides))
