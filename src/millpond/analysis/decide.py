@@ -172,7 +172,8 @@ def _find_unsupported(query: Query) -> UndeterminedCode | None:
         if shown and (is_aggregate(select) or any(t.distinct for t in query.terms)):
             return UndeterminedCode.TIME_IN_RESULT
         compared = {r for r in refs(select.where) if _is_stream_timestamp(select, r)}
-        if (shown | compared) - set(find_time_columns(select).values()):
+        others = (shown | compared) - set(find_time_columns(select).values())
+        if any(find_time_function(select, ref) is None for ref in others):
             return UndeterminedCode.SECOND_TIMESTAMP
     return None
 

@@ -13,10 +13,12 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, permutations
 
+from millpond.query.buckets import find_time_function
 from millpond.query.closure import Closure
 from millpond.query.model import Arithmetic, Expr, Literal, Ref, Select
 from millpond.query.parts import THRESHOLD, Part
 from millpond.query.trees import is_aggregate
+from millpond.query.types import Domain
 
 # The aliases of occurrences with equal timestamps, or within a window of each other.
 TimeGroup = tuple[str, ...]
@@ -192,10 +194,19 @@ class TimeOrder:
 
         For rows further apart than that, conditions on timestamps hold if their groups are in order.
         """
-        columns: set[Ref | None] = set(self.time_columns.values())
-        apart = [int(abs(d.value)) for d in self.part.apart if d.left in columns and d.right in columns]
-        stated = [e.difference for e in self.part.edges if {e.difference.left, e.difference.right} <= columns]
-        if not any(apart) and all(difference.bound == 0 for difference in stated):
+        widths = self._bucket_widths
+        apart = [
+            int(abs(d.value)) + widths[d.left] + widths[d.right]
+            for d in self.part.apart
+            if d.left in widths and d.right in widths
+        ]
+        stated = [
+            (abs(d.bound), widths[d.left] + widths[d.right])
+            for d in (edge.difference for edge in self.part.edges)
+            if d.left is not None and d.right is not None and d.left.occurrence != d.right.occurrence
+            if d.left in widths and d.right in widths
+        ]
+        if not any(apart) and not any(distance or width for distance, width in stated):
             return 0
         pairs = [
             (a, b)
@@ -203,7 +214,21 @@ class TimeOrder:
             if not self._closure.by_constants[self._position(a), self._position(b)]
         ]
         lags = [abs(lag) for pair in pairs if (lag := self.max_lag(*pair)) is not None]
-        return max([*lags, *apart], default=0)
+        return max(
+            [*lags, *apart, *(int(distance) + width for distance, width in stated if width)], default=0
+        )
+
+    @cached_property
+    def _bucket_widths(self) -> dict[Ref | None, int]:
+        """The time columns and their buckets, with the most by which a row can be later than its bucket."""
+        widths: dict[Ref | None, int] = dict.fromkeys(self.time_columns.values(), 0)
+        for node in self._closure.nodes:
+            time = self.time_columns.get(node.ref.occurrence)
+            if time is not None and node.type.domain is Domain.TIME and node.ref != time:
+                late = self._closure.bound(time, node.ref)
+                if find_time_function(self.part.select, node.ref) is not None and late is not None:
+                    widths[node.ref] = int(late[0])
+        return widths
 
     def _position(self, alias: str) -> int:
         """The node of an occurrence's time column in the closure."""
