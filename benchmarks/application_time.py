@@ -81,7 +81,7 @@ def measure_executor(sql: str, batches: int = 3) -> tuple[float, int]:
             inner = f"SELECT *, make_timestamp(micros) AS {moment} FROM source"
             taken = engine.query(f"SELECT {texts} FROM ({inner})", {"source": source})
             inputs[each.name] = engine.query(each.reduce, {"batch": taken}).cast(each.schema)
-        kept = advance(engine, program, kept, inputs, 0).state
+        kept = advance(engine, program, kept, inputs, {}, 0).state
         spent += time.perf_counter() - began
     return batches * BATCH / spent, sum(table.num_rows for table in kept.values())
 

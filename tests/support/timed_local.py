@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.engines.timed.compile import compile_timed
-from millpond.engines.timed.execute import BatchChange, advance, find_last_closing
+from millpond.engines.timed.execute import BatchChange, advance
+from millpond.engines.timed.micro_batch import advance_state
 from millpond.engines.timed.program import InputProgram, TimedProgram
-from millpond.engines.timed.reorder_buffer import END, ReorderBuffer, release_rows
+from millpond.engines.timed.reorder_buffer import END, release_rows
+from millpond.engines.timed.row_chunks import ChunkCache
+from millpond.engines.timed.state import ShardState
 from millpond.plan.needs import TimedPlan
 from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.sql import Dialect
 from tests.support.local import arrow_table
+from tests.support.memory_store import MemoryStore
 
 Rows = Sequence[tuple[str, Mapping[str, Any]]]
 _Row = TypeVar("_Row", bound=Mapping[str, Any])
@@ -49,15 +53,17 @@ class TimedLocal:
             )
         self.program: TimedProgram = program
         self.state: dict[str, pa.Table] = {}
-        self.buffer = ReorderBuffer()
+        self.recent: dict[str, pa.Table] = {}
+        self.store = MemoryStore()
+        self.cache = ChunkCache()
         self.emitted: Counter[tuple[Any, ...]] = Counter()
         self.groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._first = True
 
     @property
     def entries(self) -> int:
-        """The number of partial matches, and of remembered rows or groups of the answer."""
-        return sum(table.num_rows for table in self.state.values())
+        """The number of partial matches, of remembered rows or groups of the answer, and of recent rows."""
+        return sum(table.num_rows for table in (*self.state.values(), *self.recent.values()))
 
     def add(self, batch: Rows, now: int = 0) -> None:
         self._advance(self._collect_inputs(batch), now)
@@ -66,22 +72,28 @@ class TimedLocal:
         """Process a micro-batch; returns its rows without the late ones.  ``ended``: the input ends."""
         times = {name: table.time for name, table in self.query.tables.items()}
         progress = {END: 0} if ended else {}
+        state = self._open_state()
         in_time = []
         for name, row in batch:
             moment = micros(row[times[name] or ""])
             progress[name] = max(progress.get(name, moment), moment)
-            if moment >= self.buffer.watermark:
+            if moment >= state.clock.watermark:
                 in_time.append((name, row))
-        release = release_rows(self.program, self.buffer, self._collect_inputs(batch), progress, 0.0)
-        advances = release.buffer.watermark > self.buffer.watermark
-        self.buffer = release.buffer
-        if release.released or self._first or (self.program.closes and advances):
-            self._advance(release.released, self.buffer.watermark)
-        last = find_last_closing(self.program, self.state) if release.has_ended else None
-        if last is not None:
-            self.buffer = replace(self.buffer, watermark=max(last, self.buffer.watermark))
-            self._advance({}, self.buffer.watermark)
+        release = release_rows(
+            self.program, state.clock, state.rows, self._collect_inputs(batch), progress, 0.0
+        )
+        for change in advance_state(self._db, self.program, state, release):
+            self._emit(change)
+        self.state = dict(state.load_matches())
         return in_time
+
+    @property
+    def watermark(self) -> int:
+        """The watermark after the last micro-batch that was received."""
+        return self._open_state().clock.watermark
+
+    def _open_state(self) -> ShardState:
+        return ShardState(self.program, self.store, self.cache)
 
     def _collect_inputs(self, batch: Rows) -> dict[str, pa.Table]:
         return {
@@ -91,9 +103,18 @@ class TimedLocal:
         }
 
     def _advance(self, inputs: Mapping[str, pa.Table], now: int) -> None:
-        change = advance(self._db, self.program, self.state, inputs, now)
+        change = advance(self._db, self.program, self.state, inputs, self.recent, now)
         self._emit(change)
         self.state = change.state
+        self._keep_recent_rows(inputs, now)
+
+    def _keep_recent_rows(self, inputs: Mapping[str, pa.Table], now: int) -> None:
+        """Keep the rows that later ones can match within a window."""
+        for each in self.program.inputs:
+            if each.retention is not None and not each.is_relation:
+                parts = [self.recent.get(each.name, each.schema.empty_table()), inputs[each.name]]
+                rows = pa.concat_tables(parts)
+                self.recent[each.name] = rows.filter(pc.greater_equal(rows.column("t"), now - each.retention))
 
     def _collect(self, each: InputProgram, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
         table = arrow_table(self.query.tables[each.stream], rows)
@@ -103,7 +124,7 @@ class TimedLocal:
 
     def _emit(self, change: BatchChange) -> None:
         for term in self.program.terms:
-            tables = change.term_tables(self.program, self.state, term)
+            tables = change.term_tables(self.program, term)
             found = self._db.query(term.changes_sql(None, self._first), tables)
             for row in found.to_pylist():
                 values = tuple(row[c] for c in term.columns)

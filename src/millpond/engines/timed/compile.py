@@ -411,7 +411,6 @@ def _state_schemas(needs: Sequence[NeedProgram]) -> Iterator[tuple[str, pa.Schem
         for each in need.inputs:
             tables[each.name] = each.schema.empty_table()
             if each.retention is not None:
-                yield each.name, each.schema
                 tables |= {name: tables[each.name] for name in (recent_rows(each.name), all_rows(each.name))}
         with db.register(tables):
             for step in need.sets:

@@ -21,24 +21,26 @@ Tables = dict[str, pa.Table]
 
 @dataclass(frozen=True)
 class BatchChange:
-    """What a micro-batch changes: ``state`` holds the kept tables after it, ``added`` the new result rows.
+    """What a micro-batch changes.
 
-    ``closed`` are the results that it closes, by table; they are no longer kept.
+    ``before`` and ``state`` hold the partial matches and results before and after it, ``added`` the new
+    result rows.  ``closed`` are the results that it closes, by table; they are no longer kept.
     """
 
+    before: Mapping[str, pa.Table]
     state: Tables
     added: Tables
     closed: Tables
 
-    def term_tables(self, program: TimedProgram, before: Mapping[str, pa.Table], term: TermSql) -> Tables:
-        """The tables that a term's SQL reads; ``before`` are the kept tables before the micro-batch."""
+    def term_tables(self, program: TimedProgram, term: TermSql) -> Tables:
+        """The tables that a term's SQL reads."""
         tables = {}
         for name in term.tables:
             if name in self.added:
                 tables[Version.ADDED.of(name)] = self.added[name]
             if name in program.state_schemas:
                 empty = program.state_schemas[name].empty_table()
-                tables[Version.BEFORE.of(name)] = before.get(name, empty)
+                tables[Version.BEFORE.of(name)] = self.before.get(name, empty)
                 kept, closed = self.state.get(name, empty), self.closed.get(name, empty)
                 tables[Version.AFTER.of(name)] = pa.concat_tables([kept, closed])
                 tables[Version.CLOSED.of(name)] = closed
@@ -50,20 +52,20 @@ def advance(
     program: TimedProgram,
     state: Mapping[str, pa.Table],
     inputs: Mapping[str, pa.Table],
+    recent: Mapping[str, pa.Table],
     now: int,
 ) -> BatchChange:
     """Process released rows; all of them are later than the rows of earlier micro-batches.
 
-    ``state`` holds the kept tables, ``inputs`` the rows by input table; tables without rows may be absent.
+    ``state`` holds the partial matches and results, ``inputs`` the rows by input table, ``recent`` earlier
+    rows that they can match within a window (older ones do no harm); tables without rows may be absent.
     All timestamps before ``now`` are complete.
     """
     after: Tables = {}
     added: Tables = {}
     closed: Tables = {}
     for need in program.needs:
-        tables = _input_tables(need, state, inputs)
-        after |= _keep_recent_rows(need, tables, now)
-        with db.register(tables):
+        with db.register(_input_tables(need, inputs, recent)):
             *partial, complete = need.sets
             for step in partial:
                 empty = program.state_schemas[step.tables.state].empty_table()
@@ -82,7 +84,8 @@ def advance(
             merged = db.query(need.merge, {"rows": pa.concat_tables(rows)}).cast(schema)
             after[need.result], closed[need.result] = _split_closed(need, merged, now)
         db.drop_tables()
-    return BatchChange({name: table for name, table in after.items() if table.num_rows}, added, closed)
+    kept = {name: table for name, table in after.items() if table.num_rows}
+    return BatchChange(state, kept, added, closed)
 
 
 def find_last_closing(program: TimedProgram, state: Mapping[str, pa.Table]) -> int | None:
@@ -103,29 +106,20 @@ def _split_closed(need: NeedProgram, results: pa.Table, now: int) -> tuple[pa.Ta
     return results.filter(pc.invert(is_closed)), results.filter(is_closed)
 
 
-def _input_tables(need: NeedProgram, state: Mapping[str, pa.Table], inputs: Mapping[str, pa.Table]) -> Tables:
+def _input_tables(
+    need: NeedProgram, inputs: Mapping[str, pa.Table], recent: Mapping[str, pa.Table]
+) -> Tables:
     """The rows of each input: new ones and, with windows, those of earlier micro-batches."""
     tables = {}
     for each in need.inputs:
-        relation = each.relation
-        new = relation if relation is not None else inputs.get(each.name, each.schema.empty_table())
+        relation, nothing = each.relation, each.schema.empty_table()
+        new = relation if relation is not None else inputs.get(each.name, nothing)
         tables[each.name] = new
         if each.retention is not None:
-            recent = state.get(each.name, each.schema.empty_table())
-            tables[recent_rows(each.name)] = recent
-            tables[all_rows(each.name)] = pa.concat_tables([recent, new])
+            old = recent.get(each.name, nothing)
+            tables[recent_rows(each.name)] = old
+            tables[all_rows(each.name)] = pa.concat_tables([old, new])
     return tables
-
-
-def _keep_recent_rows(need: NeedProgram, tables: Tables, now: int) -> Tables:
-    """The rows that rows from ``now`` on can match within a window."""
-    kept = {}
-    for each in need.inputs:
-        if each.retention is not None:
-            rows = tables[all_rows(each.name)]
-            oldest = max(now - each.retention, int(ALWAYS))  # the watermark may be at the beginning of time
-            kept[each.name] = rows.filter(pc.greater_equal(rows.column("t"), oldest))
-    return kept
 
 
 def _update_matches(db: DuckDb, step: PartialMatchProgram, state: pa.Table, now: int) -> pa.Table:

@@ -1,5 +1,8 @@
 """The reorder buffer: holds rows until the watermark passes them, and releases them in time order.
 
+The rows are in the state store (``row_chunks``), where they stay after their release while later rows can
+match them within a window.
+
 The watermark of a stream is its latest timestamp minus the delay that the stream declares; the watermark of
 the query is the lowest of them.  A row before the watermark is late.  A stream that sends nothing holds the
 watermark back, unless its rows can no longer match, or it has been idle for longer than it declares.
@@ -16,8 +19,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from millpond.engines.timed.pareto_fronts import ALWAYS
+from millpond.engines.timed.pareto_fronts import ALWAYS, NEVER
 from millpond.engines.timed.program import InputProgram, TimedProgram
+from millpond.engines.timed.row_chunks import RowChunks
 
 # The name under which progress announces the end of all input.
 END = ""
@@ -33,78 +37,90 @@ class StreamProgress(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ReorderBuffer:
-    """The rows that are held, by input table; the progress of each stream; and the watermark.
+class Clock:
+    """The progress of each stream, and the watermark: all rows before it have been released."""
 
-    All rows before the watermark have been released.
-    """
-
-    rows: Mapping[str, pa.Table] = field(default_factory=dict)
     progress: Mapping[str, StreamProgress] = field(default_factory=dict)
     watermark: int = BEGINNING
-
-    def count_rows(self, program: TimedProgram) -> int:
-        """How many rows are held; a row that is held for several inputs counts once."""
-        counts: dict[str, int] = {}
-        for each in program.inputs:
-            if each.name in self.rows:
-                counts[each.stream] = max(counts.get(each.stream, 0), self.rows[each.name].num_rows)
-        return sum(counts.values())
 
 
 @dataclass(frozen=True)
 class Release:
-    """The buffer after a micro-batch, the rows that it released, and the late rows; by input table.
+    """What a micro-batch releases, by input table.
 
-    ``has_ended``: the input has ended.
+    ``clock`` is that after the micro-batch.  ``recent`` are rows released earlier that can match the
+    ``released`` ones within a window, for the inputs that keep such rows.  ``has_ended``: no input follows.
     """
 
-    buffer: ReorderBuffer
+    clock: Clock
     released: dict[str, pa.Table]
+    recent: dict[str, pa.Table]
     late: dict[str, pa.Table]
     has_ended: bool = False
 
 
 def release_rows(
     program: TimedProgram,
-    buffer: ReorderBuffer,
+    clock: Clock,
+    kept: RowChunks,
     rows: Mapping[str, pa.Table],
     progress: Mapping[str, int],
     now: float,
 ) -> Release:
     """Add rows and the latest timestamps of streams; release the rows that the new watermark passes.
 
-    ``now`` is the wall-clock time in seconds.
+    ``kept`` are the rows that are held, and released ones that later rows can match within a window.  It is
+    changed: rows enter and, when they are no longer needed, leave it.  ``now`` is the wall-clock time in
+    seconds.
     """
-    advanced = dict(buffer.progress)
+    after = advance_clock(program, clock, progress, now)
+    release = Release(after, {}, {}, {}, has_ended=END in progress)
+    for each in program.inputs:
+        if not each.is_relation:
+            _release_input(
+                each, clock.watermark, release, kept, rows.get(each.name, each.schema.empty_table())
+            )
+    return release
+
+
+def _release_input(
+    each: InputProgram, before: int, release: Release, kept: RowChunks, arrived: pa.Table
+) -> None:
+    """Release the rows of one input; ``before`` is the last watermark."""
+    name, watermark = each.name, release.clock.watermark
+    if each.retention is not None:
+        release.recent[name] = kept.select(name, high=before) if each.has_time else kept.select(name)
+    if each.has_time:
+        late = _filter_rows(arrived, high=before)
+        arrived = _filter_rows(arrived, low=before)
+        passed = _filter_rows(arrived, high=watermark)
+        released = pa.concat_tables([kept.select(name, before, watermark), passed])
+        release.late.update({name: late} if late.num_rows else {})
+    else:
+        released = arrived = _set_timestamp(arrived, before - 1)
+    release.released.update({name: released} if released.num_rows else {})
+    needed = watermark - (each.retention or 0)
+    kept.add(name, _filter_rows(arrived, low=needed))
+    kept.drop_before(name, needed)
+
+
+def _filter_rows(rows: pa.Table, low: int = ALWAYS, high: int = NEVER) -> pa.Table:
+    """The rows with timestamps from ``low`` to before ``high``."""
+    times = rows.column("t").to_numpy()
+    chosen = (times >= max(low, ALWAYS)) & (times < high)
+    return rows if chosen.all() else rows.filter(pa.array(chosen))
+
+
+def advance_clock(program: TimedProgram, clock: Clock, progress: Mapping[str, int], now: float) -> Clock:
+    """The clock after a micro-batch with the latest timestamps of streams, at a wall-clock time."""
+    advanced = dict(clock.progress)
     for stream, latest in progress.items():
         known = advanced.get(stream)
         if known is None or latest > known.latest:
             advanced[stream] = StreamProgress(latest, now)
-    watermark = max(buffer.watermark, _compute_watermark(program, advanced, now))
-    released: dict[str, pa.Table] = {}
-    late: dict[str, pa.Table] = {}
-    held: dict[str, pa.Table] = {}
-    for each in program.inputs:
-        if each.is_relation:
-            continue
-        found = [t for t in (buffer.rows.get(each.name), rows.get(each.name)) if t is not None]
-        if not found:
-            continue
-        table = pa.concat_tables(found)
-        if not each.has_time:
-            released[each.name] = _set_timestamp(table, buffer.watermark - 1)
-            continue
-        times = table.column("t").to_numpy()
-        for target, chosen in (
-            (late, times < buffer.watermark),
-            (released, (times >= buffer.watermark) & (times < watermark)),
-            (held, times >= watermark),
-        ):
-            if chosen.any():
-                target[each.name] = table if chosen.all() else table.filter(pa.array(chosen))
-    has_ended = advanced.pop(END, None) is not None  # a later run may continue the input
-    return Release(ReorderBuffer(held, advanced, watermark), released, late, has_ended)
+    watermark = max(clock.watermark, _compute_watermark(program, advanced, now))
+    advanced.pop(END, None)  # a later run may continue the input
+    return Clock(advanced, watermark)
 
 
 def _compute_watermark(program: TimedProgram, progress: Mapping[str, StreamProgress], now: float) -> int:

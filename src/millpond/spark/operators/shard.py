@@ -64,3 +64,6 @@ class ShardProcessor(StatefulProcessor):
 
     def put_value(self, key: int, data: bytes) -> None:
         self._state.updateValue((key,), (data,))
+
+    def remove_value(self, key: int) -> None:
+        self._state.removeKey((key,))

@@ -10,32 +10,22 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.engines.timed.execute import BatchChange, advance, find_last_closing
+from millpond.engines.timed.micro_batch import advance_state
 from millpond.engines.timed.program import TimedProgram
 from millpond.engines.timed.reorder_buffer import (
     END,
-    Release,
-    ReorderBuffer,
     list_late_rows,
     release_rows,
 )
-from millpond.engines.timed.state import (
-    BUFFER_KEY,
-    MATCHES_KEY,
-    decode_buffer,
-    decode_matches,
-    decode_payload,
-    encode_buffer,
-    encode_matches,
-    encode_payload,
-)
-from millpond.runtime.duckdb import DuckDb
+from millpond.engines.timed.row_chunks import ChunkCache
+from millpond.engines.timed.state import ShardState, decode_payload, encode_payload, merge_payloads
 from millpond.runtime.row_kinds import LATE, RowKind
 from millpond.spark.operators.output import build_rejected_rows, build_report_row, build_result_rows
 from millpond.spark.operators.payloads import build_payload_batch, split_rejected
@@ -43,6 +33,12 @@ from millpond.spark.operators.shard import ShardProcessor, get_worker_duckdb
 
 # The column with the timestamp of every row, also of rows that cannot match.
 TIMESTAMP = "_timestamp"
+
+
+@lru_cache(maxsize=1)
+def get_chunk_cache() -> ChunkCache:
+    """The cache of this worker process."""
+    return ChunkCache()
 
 
 @dataclass(frozen=True)
@@ -95,53 +91,18 @@ class TimedProcessor(ShardProcessor):
 
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
         db, program = get_worker_duckdb(os.cpu_count() or 1), self.program
-        held = self.get_value(BUFFER_KEY)
-        buffer = ReorderBuffer() if held is None else decode_buffer(program, held)
-        data = self.get_value(MATCHES_KEY)
-        state, revision = ({}, 0) if data is None else decode_matches(program, data)
-        release = self._release_rows(buffer, payloads)
+        state = ShardState(program, self, get_chunk_cache())
+        rows, progress = merge_payloads(decode_payload(program, data) for data in payloads)
+        release = release_rows(program, state.clock, state.rows, rows, progress, time.time())
         if release.late:
             yield _build_late_rows(program, release.late)
-        size = 0 if data is None else len(data)
-        buffer, advances = release.buffer, release.buffer.watermark > buffer.watermark
-        if release.released or data is None or (program.closes and advances):
-            change = advance(db, program, state, release.released, buffer.watermark)
-            yield from self._emit_changes(db, state, change, revision + 1, first=data is None)
-            state, revision = change.state, revision + 1
-            last = find_last_closing(program, state) if release.has_ended else None
-            if last is not None:  # a later run may continue, but not change the groups that are written
-                buffer = replace(buffer, watermark=max(last, buffer.watermark))
-                change = advance(db, program, state, {}, buffer.watermark)
-                yield from self._emit_changes(db, state, change, revision + 1, first=False)
-                state, revision = change.state, revision + 1
-            matches = encode_matches(program, state, revision)
-            self.put_value(MATCHES_KEY, matches)
-            size = len(matches)
-        held = encode_buffer(program, buffer)
-        self.put_value(BUFFER_KEY, held)
-        entries = sum(table.num_rows for table in state.values())
-        yield build_report_row(RowKind.STATE, entries, size + len(held))
-        yield build_report_row(RowKind.BUFFERED, buffer.count_rows(program))
-
-    def _emit_changes(
-        self, db: DuckDb, before: Mapping[str, pa.Table], change: BatchChange, revision: int, first: bool
-    ) -> Iterator[pa.Table]:
-        """What a change adds to the answer; ``first``: nothing was emitted yet."""
-        for term in self.program.terms:
-            tables = change.term_tables(self.program, before, term)
-            yield from build_result_rows(db, db.query(term.changes_sql(self.types, first), tables), revision)
-
-    def _release_rows(self, buffer: ReorderBuffer, payloads: Sequence[bytes]) -> Release:
-        rows: dict[str, list[pa.Table]] = {}
-        progress: dict[str, int] = {}
-        for data in payloads:
-            tables, known = decode_payload(self.program, data)
-            for name, table in tables.items():
-                rows.setdefault(name, []).append(table)
-            for stream, latest in known.items():
-                progress[stream] = max(latest, progress.get(stream, latest))
-        collected = {name: pa.concat_tables(tables) for name, tables in rows.items()}
-        return release_rows(self.program, buffer, collected, progress, time.time())
+        for change in advance_state(db, program, state, release):
+            for term in program.terms:
+                sql = term.changes_sql(self.types, first=state.revision == 1)
+                found = db.query(sql, change.term_tables(program, term))
+                yield from build_result_rows(db, found, state.revision)
+        yield build_report_row(RowKind.STATE, state.count_entries(), state.size)
+        yield build_report_row(RowKind.BUFFERED, state.count_held_rows())
 
 
 def _build_late_rows(program: TimedProgram, late: Mapping[str, pa.Table]) -> pa.Table:

@@ -45,7 +45,7 @@ class Input:
 
     @property
     def watermark(self) -> float:
-        return (self.local.buffer.watermark - micros(at(0))) / 1_000_000
+        return (self.local.watermark - micros(at(0))) / 1_000_000
 
 
 def _second(value: Any) -> Any:

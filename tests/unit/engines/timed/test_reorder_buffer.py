@@ -12,16 +12,25 @@ from millpond.engines.timed.compile import compile_timed
 from millpond.engines.timed.program import InputProgram, TimedProgram
 from millpond.engines.timed.reorder_buffer import (
     END,
+    Clock,
     LateRow,
-    Release,
-    ReorderBuffer,
+    StreamProgress,
     list_late_rows,
     release_rows,
 )
-from millpond.engines.timed.state import decode_buffer, decode_payload, encode_buffer, encode_payload
+from millpond.engines.timed.row_chunks import Chunk, ChunkCache
+from millpond.engines.timed.state import (
+    Header,
+    ShardState,
+    decode_header,
+    decode_payload,
+    encode_header,
+    encode_payload,
+)
 from millpond.frontend.parse import parse
 from millpond.runtime.codec import StateError
 from millpond.runtime.sql import Dialect
+from tests.support.memory_store import MemoryStore
 
 SECOND = 1_000_000
 NEW_YEAR = 1_704_067_200  # 2024-01-01 in seconds
@@ -60,20 +69,31 @@ def rows_at(program: TimedProgram, **seconds: Sequence[float]) -> dict[str, pa.T
 
 
 class Buffer:
-    """A reorder buffer that is fed by hand."""
+    """A reorder buffer in a state store that is fed by hand."""
 
     def __init__(self, program: TimedProgram) -> None:
         self.program = program
-        self.buffer = ReorderBuffer()
+        self.store = MemoryStore()
+        self.cache = ChunkCache()
         self.late: dict[str, list[float]] = {}
+
+    @property
+    def state(self) -> ShardState:
+        return ShardState(self.program, self.store, self.cache)
 
     def add(self, now: float = 0.0, end: bool = False, **seconds: Sequence[float]) -> dict[str, list[float]]:
         """Add rows; returns the seconds of the rows that are released."""
         progress = {stream: micros(max(timestamps)) for stream, timestamps in seconds.items() if timestamps}
         if end:
             progress[END] = 0
-        release = release_rows(self.program, self.buffer, rows_at(self.program, **seconds), progress, now)
-        self.buffer = release.buffer
+        return self.add_rows(rows_at(self.program, **seconds), progress, now)
+
+    def add_rows(
+        self, rows: Mapping[str, pa.Table], progress: Mapping[str, int], now: float = 0.0
+    ) -> dict[str, list[float]]:
+        state = self.state
+        release = release_rows(self.program, state.clock, state.rows, rows, progress, now)
+        state.store_header(release.clock)
         self.late = self._seconds(release.late)
         return self._seconds(release.released)
 
@@ -86,7 +106,12 @@ class Buffer:
 
     @property
     def held(self) -> dict[str, list[float]]:
-        return self._seconds(self.buffer.rows)
+        state = self.state
+        kept = {name: state.rows.select(name, state.clock.watermark) for name in self._stream_inputs()}
+        return self._seconds({name: rows for name, rows in kept.items() if rows.num_rows})
+
+    def _stream_inputs(self) -> list[str]:
+        return [each.name for each in self.program.inputs if not each.is_relation]
 
 
 # --- released rows ------------------------------------------------------------------------------------
@@ -95,7 +120,7 @@ class Buffer:
 def test_rows_are_held_until_the_watermark_passes_them() -> None:
     buffer = Buffer(program())
     assert buffer.add(S=[1, 2, 3]) == {}
-    assert buffer.held == {"S": [1, 2, 3]} and buffer.buffer.count_rows(buffer.program) == 3
+    assert buffer.held == {"S": [1, 2, 3]} and buffer.state.count_held_rows() == 3
     assert buffer.add(T=[2]) == {"S": [1]}
     assert buffer.add(T=[4]) == {"S": [2], "T": [2]}
     assert buffer.held == {"S": [3], "T": [4]}
@@ -142,9 +167,9 @@ def test_a_late_row_does_not_move_the_watermark_back() -> None:
     buffer = Buffer(program())
     buffer.add(S=[5], T=[5])
     buffer.add(S=[6], T=[6])
-    before = buffer.buffer.watermark
+    before = buffer.state.clock.watermark
     buffer.add(S=[1], T=[1])
-    assert buffer.buffer.watermark == before
+    assert buffer.state.clock.watermark == before
     assert buffer.add(S=[8], T=[8]) == {"S": [6], "T": [6]}
 
 
@@ -182,7 +207,7 @@ def test_a_row_that_several_inputs_hold_counts_once() -> None:
     assert len(p.inputs_of("S")) > 1
     buffer = Buffer(p)
     buffer.add(S=[1, 2, 3])
-    assert buffer.buffer.count_rows(p) == 3
+    assert buffer.state.count_held_rows() == 3
 
 
 # --- idle streams ----------------------------------------------------------------------------
@@ -192,7 +217,7 @@ def test_a_stream_without_rows_holds_the_watermark_back() -> None:
     buffer = Buffer(program())
     for second in range(5):
         assert buffer.add(now=1e6 * second, S=[second]) == {}
-    assert buffer.buffer.count_rows(buffer.program) == 5
+    assert buffer.state.count_held_rows() == 5
 
 
 def test_an_idle_stream_no_longer_holds_the_watermark_back() -> None:
@@ -248,7 +273,7 @@ def test_the_end_of_input_releases_every_row() -> None:
     buffer = Buffer(program(watermark="1 hour"))
     assert buffer.add(S=[1, 2], T=[7]) == {}
     assert buffer.add(end=True) == {"S": [1, 2], "T": [7]}
-    assert buffer.buffer.count_rows(buffer.program) == 0
+    assert buffer.state.count_held_rows() == 0
 
 
 def test_the_end_of_input_releases_rows_of_the_same_batch() -> None:
@@ -266,7 +291,7 @@ def test_the_end_of_input_does_not_wait_for_streams_without_rows() -> None:
 def test_rows_after_the_end_of_input_are_held_or_late() -> None:
     buffer = Buffer(program())
     buffer.add(end=True, S=[3], T=[2])
-    buffer.buffer = decode_buffer(buffer.program, encode_buffer(buffer.program, buffer.buffer))
+    buffer.cache = ChunkCache()
     assert buffer.add(S=[3], T=[3.5]) == {}
     assert buffer.late == {"S": [3]}
     assert buffer.held == {"T": [3.5]}
@@ -275,38 +300,23 @@ def test_rows_after_the_end_of_input_are_held_or_late() -> None:
 # --- bytes -------------------------------------------------------------------------------------------
 
 
-def busy(p: TimedProgram) -> ReorderBuffer:
-    buffer = Buffer(p)
-    buffer.add(now=12.5, S=[1, 2, 3], T=[2])
-    return buffer.buffer
+def busy(p: TimedProgram) -> Header:
+    progress = {"S": StreamProgress(micros(3), 12.5), "T": StreamProgress(micros(2), 12.5)}
+    chunks = (Chunk(0, b"one", p.inputs[0].name, 3, 400, micros(1), micros(3)),)
+    return Header(b"owner", Clock(progress, micros(2)), 7, b"matches", 1000, chunks)
 
 
-def test_a_buffer_is_restored_from_its_bytes() -> None:
+def test_a_header_is_restored_from_its_bytes() -> None:
     p = program()
-    buffer = busy(p)
-    back = decode_buffer(p, encode_buffer(p, buffer))
-    assert (back.watermark, back.progress, back.count_rows(p)) == (
-        buffer.watermark,
-        buffer.progress,
-        buffer.count_rows(p),
-    )
-    assert {n: t.to_pylist() for n, t in back.rows.items()} == {
-        n: t.to_pylist() for n, t in buffer.rows.items()
-    }
-    assert back.progress["S"] == (micros(3), 12.5)
-
-
-def test_an_empty_buffer_is_restored_from_its_bytes() -> None:
-    p = program()
-    back = decode_buffer(p, encode_buffer(p, ReorderBuffer()))
-    assert (back.watermark, dict(back.progress), back.count_rows(p)) == (ReorderBuffer().watermark, {}, 0)
+    for header in (busy(p), Header(b"owner")):
+        assert decode_header(p, encode_header(p, header)) == header
 
 
 def test_a_restored_buffer_releases_the_same_rows() -> None:
     p = program(watermark="2 seconds")
     steady, moved = Buffer(p), Buffer(p)
     for s, t in (([1, 4], [3]), ([5], [9]), ([7, 2], [6]), ([30], [30])):
-        moved.buffer = decode_buffer(p, encode_buffer(p, moved.buffer))
+        moved.cache = ChunkCache()
         assert moved.add(S=s, T=t) == steady.add(S=s, T=t)
         assert (moved.late, moved.held) == (steady.late, steady.held)
 
@@ -322,45 +332,39 @@ def test_a_payload_is_restored_from_its_bytes() -> None:
 
 
 def test_bytes_of_another_query_are_refused() -> None:
-    data = encode_buffer(program(), busy(program()))
+    data = encode_header(program(), busy(program()))
     for other in ("SELECT A FROM S, T WHERE J < I AND B = 2", "SELECT A FROM S, T WHERE J <= I AND B = 1"):
         with pytest.raises(StateError, match="another query"):
-            decode_buffer(program(other), data)
+            decode_header(program(other), data)
 
 
 def test_bytes_of_the_format_before_are_refused() -> None:
     p = program()
-    data = bytearray(encode_buffer(p, busy(p)))
-    assert data[4:6] == b"\2\0"
-    data[4] = 1
-    with pytest.raises(StateError, match="has format 1, this Millpond reads format 2"):
-        decode_buffer(p, bytes(data))
+    data = bytearray(encode_header(p, busy(p)))
+    assert data[4:6] == b"\3\0"
+    data[4] = 2
+    with pytest.raises(StateError, match="has format 2, this Millpond reads format 3"):
+        decode_header(p, bytes(data))
 
 
 def test_foreign_and_damaged_bytes_are_refused() -> None:
     p = program()
-    data = encode_buffer(p, busy(p))
+    data = encode_header(p, busy(p))
     for bad in (b"", b"PK\3\4", data[:3], b"x" + data[1:], data + b"\0"):
         with pytest.raises(StateError):
-            decode_buffer(p, bad)
+            decode_header(p, bad)
     for length in range(0, len(data), 7):
         with pytest.raises(StateError):
-            decode_buffer(p, data[:length])
+            decode_header(p, data[:length])
 
 
 def test_no_row_is_lost() -> None:
     p = program(watermark="1 second")
-    buffer: ReorderBuffer = ReorderBuffer()
+    buffer = Buffer(p)
     counted = 0
     for step in range(30):
         timestamps = [(step * 7 + i * 3) % 40 for i in range(4)]
-        release: Release = release_rows(
-            p,
-            buffer,
-            rows_at(p, S=timestamps, T=timestamps),
-            {"S": micros(max(timestamps)), "T": micros(step)},
-            0.0,
-        )
-        counted += sum(t.num_rows for t in (*release.released.values(), *release.late.values()))
-        buffer = release.buffer
-        assert counted + buffer.count_rows(p) == (step + 1) * 8
+        progress = {"S": micros(max(timestamps)), "T": micros(step)}
+        released = buffer.add_rows(rows_at(p, S=timestamps, T=timestamps), progress)
+        counted += sum(map(len, (*released.values(), *buffer.late.values())))
+        assert counted + buffer.state.count_held_rows() == (step + 1) * 8
