@@ -74,7 +74,11 @@ def _read_check(reader: Reader, node: exp.Expr) -> Condition:
     if interval is not None:
         message = "INTERVAL is not supported in CHECK"
         raise SqlError(message, reader.statement.at(interval))
-    return read_row_condition(reader, node)
+    condition = read_row_condition(reader, node)
+    if reader.scope.derived:
+        message = f"{reader.statement.excerpt(node)} calls a function, which is not supported in CHECK"
+        raise SqlError(message, reader.statement.at(node))
+    return condition
 
 
 # --- columns -----------------------------------------------------------------------------------------

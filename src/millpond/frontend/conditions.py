@@ -17,6 +17,7 @@ from millpond.frontend import literals
 from millpond.frontend.expressions import Reader, strip_parentheses
 from millpond.frontend.refusals import accept_only
 from millpond.frontend.sides import Side, read_group_side, read_row_side
+from millpond.frontend.time_comparisons import compare_as_times, find_common_bucket
 from millpond.query.model import (
     And,
     Arithmetic,
@@ -177,6 +178,17 @@ def _compare(reader: Reader, left: Side, op: Op, right: Side, node: exp.Expr) ->
     if left.type.family is not right.type.family:
         raise _type_mismatch(reader, left, right)
     a, b = left.expression, right.expression
+    if reader.grouped is None:  # HAVING sees the grouped columns only
+        a, b = compare_as_times(reader.scope, a, op, b) or (a, b)
+        bucket = find_common_bucket(reader.scope, a, b) if op in (Op.EQ, Op.NE) else None
+        if bucket is not None:
+            (one, other), is_equivalent = bucket
+            text, place = reader.statement.slice(node), reader.statement.at(node)
+            if is_equivalent:
+                return Comparison(one, op, other, text, place)
+            if op is Op.EQ:
+                equal = Comparison(one, op, other, text, place)
+                return And((equal, Comparison(a, op, b, text, place)))
     floating = literals.is_floating(left.type) or literals.is_floating(right.type)
     if floating:
         a, b = _to_double(a), _to_double(b)

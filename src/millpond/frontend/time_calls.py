@@ -127,6 +127,13 @@ def _read_call(statement: Statement, node: exp.Expr) -> tuple[str, str, exp.Colu
     return function, name, column, arguments
 
 
+def find_argument(scope: Scope, ref: Ref) -> Argument:
+    """The time column that a column of an occurrence is a function of."""
+    time = scope.occurrence_of(ref).table.time
+    assert time is not None
+    return _argument(scope, Ref(ref.occurrence, time))
+
+
 def _argument(scope: Scope, ref: Ref) -> Argument:
     table = scope.occurrence_of(ref).table
     is_time = table.streaming and table.time == ref.column

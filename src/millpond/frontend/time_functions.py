@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from millpond.frontend.date_formats import read_pattern
 from millpond.query.calendar import (
     DAY,
     LONGEST,
@@ -26,6 +26,7 @@ from millpond.query.model import (
     Derivation,
     Literal,
     Op,
+    Or,
     Ref,
 )
 from millpond.query.types import BIGINT, DATE, INT, INTERVAL, STRING, TIMESTAMP, SqlType
@@ -249,70 +250,31 @@ def _window_starts(argument: Argument, width: int, slide: int, offset: int, spar
     return f"list_transform({kept}, k -> {to_time}({last} - k * {slide}))"
 
 
-# --- date_format -------------------------------------------------------------------------------------
-
-# Pattern letters with their number: what DuckDB writes for them, and the fields that they determine.
-_LETTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "yyyy": ("%Y", ("year",)),
-    "y": ("%-Y", ("year",)),
-    "yy": ("%y", ()),
-    "MM": ("%m", ("month",)),
-    "M": ("%-m", ("month",)),
-    "MMM": ("%b", ("month",)),
-    "MMMM": ("%B", ("month",)),
-    "dd": ("%d", ("day",)),
-    "d": ("%-d", ("day",)),
-    "DDD": ("%j", ("day of year",)),
-    "HH": ("%H", ("hour",)),
-    "H": ("%-H", ("hour",)),
-    "hh": ("%I", ("half hour",)),
-    "h": ("%-I", ("half hour",)),
-    "a": ("%p", ("half day",)),
-    "mm": ("%M", ("minute",)),
-    "m": ("%-M", ("minute",)),
-    "ss": ("%S", ("second",)),
-    "s": ("%-S", ("second",)),
-    "SSS": ("%g", ("millisecond",)),
-    "SSSSSS": ("%f", ("microsecond",)),
-    **{"E" * n: ("%a", ("day of week",)) for n in (1, 2, 3)},
-    "EEEE": ("%A", ("day of week",)),
-}
-_PIECE = re.compile(r"([A-Za-z])\1*|'(?:[^']|'')*'|[^A-Za-z']+")
-
-
 def _make_format(argument: Argument, function: str, arguments: list[str]) -> Column:
     """``date_format(ts, pattern)``, a string."""
     _expect(arguments, 1)
     (pattern,) = arguments
-    pieces = [match[0] for match in _PIECE.finditer(pattern)]
-    if "".join(pieces) != pattern:
-        raise UnknownFormError("has a quote in its pattern that is not closed")
-    formatted, fields = "", set()
-    for piece in pieces:
-        if piece[0].isalpha():
-            if piece not in _LETTERS:
-                raise UnknownFormError(f"has {piece} in its pattern, which is not supported")
-            formatted += _LETTERS[piece][0]
-            fields |= set(_LETTERS[piece][1])
-        else:
-            plain = piece[1:-1].replace("''", "'") or "'" if piece[0] == "'" else piece
-            formatted += plain.replace("%", "%%")
-    if {"half hour", "half day"} <= fields:
-        fields.add("hour")
-    if re.search("[#\\[\\]{}]", pattern):
-        raise UnknownFormError("has one of # [ ] { } in its pattern, which is not supported")
+    try:
+        read = read_pattern(pattern)
+    except ValueError as problem:
+        raise UnknownFormError(str(problem)) from None
     text = f"date_format({argument.column.name}, '{pattern}')"
     spark = f"date_format({argument.spark}, {_string(pattern, spark=True)})"
-    duckdb = f"strftime({argument.duckdb}, {_string(formatted, spark=False)})"
-    units = [_FIELD_UNITS.get(field, field) for field in fields]
-    time = argument.function_of(min(units, key=LONGEST.__getitem__, default="year"), frozenset(fields))
-    return _column(argument, text, STRING, (spark, duckdb), time=time)
+    duckdb = f"strftime({argument.duckdb}, {_string(read.duckdb, spark=False)})"
+    units = [_FIELD_UNITS.get(field, field) for field in read.fields]
+    time = argument.function_of(min(units, key=LONGEST.__getitem__, default="year"), read.fields)
+    ref = Ref(argument.table, text)
+    facts: tuple[Condition, ...] = ()
+    if read.texts is not None:
+        facts = (Or(tuple(Comparison(ref, Op.EQ, Literal(each, STRING), text) for each in read.texts)),)
+    return _column(argument, text, STRING, (spark, duckdb), facts, time)
 
 
 _FIELD_UNITS = {
     **dict.fromkeys(("day of year", "day of week"), "day"),
     **dict.fromkeys(("half hour", "half day"), "hour"),
     "week of year": "week",
+    "year of century": "year",
 }
 
 

@@ -39,7 +39,7 @@ from millpond.query.normalize import (
     push_negations,
 )
 from millpond.query.number_line import Points
-from millpond.query.trees import aliases_in, conjuncts, refs, rename_refs, renaming, walk
+from millpond.query.trees import aliases_in, conjuncts, item_refs, refs, rename_refs, renaming, walk
 from millpond.query.types import SqlType
 
 # The alias of the virtual stream of MIN and MAX: is there a result beyond the value of its column?
@@ -100,8 +100,9 @@ class Part:
 
 
 def string_constants(select: Select) -> list[str]:
-    """The string constants of the condition and of the checks of its tables."""
+    """The string constants of the condition, and of what is known of the rows of its tables."""
     places = [select.where, *(check for o in select.occurrences for check in o.table.checks)]
+    places += collect_derived_facts(select)
     literals = (n for place in places for n in walk(place) if isinstance(n, Literal))
     return [literal.value for literal in literals if isinstance(literal.value, str)]
 
@@ -122,6 +123,11 @@ def split_into_parts(select: Select, disjoint: bool) -> list[Part]:
             choices.append(Disjunction(conjunct, expand_branches(conjunct)))
         else:
             crossing.append(expand_branches(conjunct))
+    shown = item_refs(select.items) | set(select.group_by or ())
+    for fact in collect_derived_facts(select):
+        if isinstance(fact, Or) and refs(fact) <= shown:  # the values that a derived column can have
+            listed = Or((*fact.operands, *(IsNull(ref) for ref in refs(fact))))
+            choices.append(Disjunction(listed, expand_branches(listed)))
     if Truth(False) in literals or Truth(None) in literals:
         return []
     crossing = [drop_absorbed(select, points, branches) for branches in crossing]
