@@ -17,6 +17,7 @@ from millpond.frontend import literals
 from millpond.frontend.expressions import Reader, strip_parentheses
 from millpond.frontend.refusals import accept_only
 from millpond.frontend.sides import Side, read_group_side, read_row_side
+from millpond.frontend.time_calls import find_time_function
 from millpond.frontend.time_comparisons import compare_as_times, find_common_bucket
 from millpond.query.model import (
     And,
@@ -32,7 +33,7 @@ from millpond.query.model import (
     Ref,
     Truth,
 )
-from millpond.query.types import Family
+from millpond.query.types import WINDOW, Family
 
 _OPS: dict[type[exp.Expr], Op] = {
     exp.LT: Op.LT,
@@ -178,6 +179,8 @@ def _compare(reader: Reader, left: Side, op: Op, right: Side, node: exp.Expr) ->
     if left.type.family is not right.type.family:
         raise _type_mismatch(reader, left, right)
     a, b = left.expression, right.expression
+    if left.type is WINDOW:
+        _check_equal_widths(reader, left, right)
     if reader.grouped is None:  # HAVING sees the grouped columns only
         a, b = compare_as_times(reader.scope, a, op, b) or (a, b)
         bucket = find_common_bucket(reader.scope, a, b) if op in (Op.EQ, Op.NE) else None
@@ -197,6 +200,16 @@ def _compare(reader: Reader, left: Side, op: Op, right: Side, node: exp.Expr) ->
     if isinstance(a, Literal):
         a, b, op = b, a, op.mirrored
     return Comparison(a, op, b, reader.statement.slice(node), reader.statement.at(node))
+
+
+def _check_equal_widths(reader: Reader, left: Side, right: Side) -> None:
+    """Refuse to compare windows of different widths; otherwise the order of their starts is their order."""
+    starts = [side.expression for side in (left, right)]
+    functions = [find_time_function(reader.scope.column(ref)) for ref in starts if isinstance(ref, Ref)]
+    if len({function.width for function in functions if function is not None}) > 1:
+        shown = " and ".join(reader.statement.excerpt(side.node) for side in (left, right))
+        message = f"{shown} are windows of different widths, which are never equal"
+        raise SqlTypeError(message, reader.statement.at(left.node))
 
 
 def _compare_constants(a: Literal, op: Op, b: Literal, floating: bool) -> Truth:

@@ -16,7 +16,7 @@ from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.frontend.time_calls import pick_edge, read_time_call
 from millpond.query.model import Aggregate, Arithmetic, Literal, Negation, Ref
 from millpond.query.trees import aliases_in, refs
-from millpond.query.types import BIGINT, DOUBLE, INT, Domain, Family, SqlType
+from millpond.query.types import BIGINT, DOUBLE, INT, WINDOW, Domain, Family, SqlType
 
 OPERATORS: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -120,28 +120,29 @@ def _bind_column(reader: Reader, node: exp.Column) -> Bound:
     alias = None if node.args.get("table") else reader.aliases.get(name.lower())
     if alias is not None and not _is_grouped(reader, node):
         return replace(bind(replace(reader, aliases={}), alias), name=name)
-    edge = read_window_edge(reader, node)
-    if edge is not None:
-        return edge
+    window = _bind_window(reader, node)
+    if window is not None:
+        return window
     ref, kind = reader.scope.find_column(node)
     _guard_grouped(reader, node, ref)
     return Bound(ref, kind, name)
 
 
-def read_window_edge(reader: Reader, node: exp.Column) -> Bound | None:
-    """``window.start`` or ``window.end`` of the window that the query groups by, or of a named one."""
+def _bind_window(reader: Reader, node: exp.Column) -> Bound | None:
+    """``window``, ``window.start`` or ``window.end``, where ``window`` is the only one or an alias."""
     qualifier = node.args.get("table")
-    if qualifier is None or node.args.get("db") or node.name.upper() not in ("START", "END"):
+    name = (qualifier or node).name.lower()
+    is_alias = any(o.alias.lower() == name for o in reader.scope.occurrences)
+    is_known = is_alias if qualifier else reader.scope.knows(node)
+    if name not in reader.windows or is_known or node.args.get("db"):
         return None
-    if any(o.alias.lower() == qualifier.name.lower() for o in reader.scope.occurrences):
-        return None
-    named = reader.windows.get(qualifier.name.lower())
-    if named is None:
-        return None
-    window = read_time_call(reader.scope, named)
+    if qualifier and node.name.upper() not in ("START", "END"):
+        message = f"a window has no field {one_line(node.name, 40)}"
+        raise SqlError(message, reader.statement.at(node), f"write {name}.start or {name}.end")
+    window = read_time_call(reader.scope, reader.windows[name])
     assert window is not None
     _guard_derived(reader, node, window)
-    return pick_edge(reader.scope, window, node.name)
+    return pick_edge(reader.scope, window, node.name) if qualifier else replace(window, name=node.name)
 
 
 def _guard_derived(reader: Reader, node: exp.Expr, bound: Bound) -> None:
@@ -226,6 +227,9 @@ def _bind_aggregate(reader: Reader, node: exp.Expr) -> Bound:
         names = " and ".join(one_line(each, 40) for each in tables)
         message = f"{function} over columns of several tables ({names}) is not supported"
         raise SqlError(message, reader.statement.at(node))
+    if bound.type is WINDOW and function != "COUNT":
+        message = f"{function} of a window is not supported"
+        raise SqlError(message, reader.statement.at(node), "aggregate its start or its end")
     if function in _NUMERIC:
         require_number(reader.statement, function, argument, bound.type)
     aggregate = Aggregate(function, bound.expression, distinct and function == "COUNT", text)

@@ -15,7 +15,7 @@ from millpond.frontend.expressions import Reader, bind, bind_star_column, has_ag
 from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
 from millpond.frontend.scope import Scope, find_table, read_name, read_table_name
 from millpond.frontend.statement import Statement
-from millpond.frontend.time_calls import add_bucket_ends, read_time_call, with_derived
+from millpond.frontend.time_calls import add_bucket_ends, pick_edge, read_time_call, with_derived
 from millpond.query.model import (
     TRUE,
     Column,
@@ -30,7 +30,7 @@ from millpond.query.model import (
     Term,
 )
 from millpond.query.trees import refs
-from millpond.query.types import SqlType
+from millpond.query.types import WINDOW, SqlType
 
 MAX_SELECTS = 100
 MAX_ITEMS = 10_000
@@ -39,10 +39,11 @@ _JOIN = "the joins are JOIN … ON … and CROSS JOIN"
 
 @dataclass(frozen=True)
 class _TypedSelect:
-    """A select and the types of its output columns."""
+    """A select and the types of its output columns; ``windows`` are as in ``Query``."""
 
     select: Select
     types: tuple[SqlType | None, ...]
+    windows: tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,11 @@ def read_query(statement: Statement, tables: Mapping[str, Table]) -> Query:
     reads: list[_TypedSelect] = []
     terms = _read_terms(statement, statement.tree, tables, reads)
     _check_union_columns(reads)
-    columns = tuple(item.name for item in reads[0].select.items)
+    first = reads[0]
+    columns = tuple(item.name for item in first.select.items)
     terms = share_derived_columns(terms)
     start, end = statement.tokens[0].start, statement.tokens[-1].end + 1
-    return Query(terms, columns, statement.text[start:end], statement.token_at(0))
+    return Query(terms, columns, statement.text[start:end], statement.token_at(0), first.windows)
 
 
 def _read_terms(
@@ -150,8 +152,9 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
     shown = [ref for each in bound for ref in refs(each.expression)]
     add_bucket_ends(scope, [*(group_by if group_by is not None else shown)])
     occurrences = tuple(with_derived(o, list(scope.derived.get(o.alias, {}).values())) for o in occurrences)
-    select = Select(occurrences, _name_items(items, bound), where, group_by, having, text, place)
-    return _TypedSelect(select, tuple(each.type for each in bound))
+    named, packed = _name_items(scope, items, bound)
+    select = Select(occurrences, named, where, group_by, having, text, place)
+    return _TypedSelect(select, tuple(each.type for each in bound), packed)
 
 
 # --- FROM and WHERE ----------------------------------------------------------------------------------
@@ -254,11 +257,22 @@ def _expand_star(statement: Statement, node: exp.Expr, scope: Scope) -> list[_Se
     ]
 
 
-def _name_items(items: Sequence[_SelectItem], bound: Sequence[Bound]) -> tuple[Item, ...]:
+def _name_items(
+    scope: Scope, items: Sequence[_SelectItem], bound: Sequence[Bound]
+) -> tuple[tuple[Item, ...], tuple[tuple[int, str], ...]]:
+    """The items under their names, and the windows among them: each is two items, its start and its end."""
     unique = unique_names([item.alias or each.name for item, each in zip(items, bound, strict=True)])
-    return tuple(
-        Item(each.expression, name, item.text) for item, each, name in zip(items, bound, unique, strict=True)
-    )
+    out: list[Item] = []
+    windows: list[tuple[int, str]] = []
+    for item, each, name in zip(items, bound, unique, strict=True):
+        if each.type is WINDOW:
+            windows.append((len(out), name))
+            edges = [pick_edge(scope, each, edge) for edge in ("start", "end")]
+            out += [Item(edge.expression, f"{name} {edge.name}", item.text) for edge in edges]
+        else:
+            out.append(Item(each.expression, name, item.text))
+    names = unique_names([item.name for item in out])
+    return tuple(replace(i, name=n) for i, n in zip(out, names, strict=True)), tuple(windows)
 
 
 def unique_names(names: Sequence[str]) -> list[str]:

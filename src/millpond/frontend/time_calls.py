@@ -21,7 +21,7 @@ from millpond.frontend.time_functions import (
 from millpond.frontend.time_zones import find_slack
 from millpond.query.calendar import TimeFunction, find_closing_unit
 from millpond.query.model import Arithmetic, Column, Literal, Occurrence, Ref
-from millpond.query.types import INTERVAL, TIMESTAMP
+from millpond.query.types import INTERVAL, TIMESTAMP, WINDOW
 
 _EDGES = ("START", "END")
 
@@ -35,6 +35,7 @@ def read_time_call(scope: Scope, node: exp.Expr) -> Bound | None:
             return replace(pick_edge(scope, inner, node.name), name=f"window.{node.name.lower()}")
     call = _read_call(scope.statement, node)
     if call is None:
+        _refuse_other_arguments(scope.statement, node)
         return None
     function, name, target, arguments = call
     maker = find_maker(function)
@@ -52,13 +53,14 @@ def read_time_call(scope: Scope, node: exp.Expr) -> Bound | None:
         message = f"{scope.statement.excerpt(node)} {problem}"
         raise SqlError(message, scope.statement.at(node)) from None
     scope.statement.leaves.update(_tokens(scope.statement, node))
-    return Bound(scope.derive(ref.occurrence, column), column.type, name)
+    kind = WINDOW if function == "WINDOW" else column.type
+    return Bound(scope.derive(ref.occurrence, column), kind, name)
 
 
 def pick_edge(scope: Scope, window: Bound, edge: str) -> Bound:
-    """The start or the end of a window; ``window`` is its start."""
+    """The start or the end of a window."""
     if edge.upper() == "START":
-        return replace(window, name="start")
+        return Bound(window.expression, TIMESTAMP, "start")
     start = window.expression
     assert isinstance(start, Ref)
     function = find_time_function(scope.column(start))
@@ -74,6 +76,16 @@ def find_time_function(column: Column) -> TimeFunction | None:
 
 def _is_window(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.upper() == "WINDOW"
+
+
+def _refuse_other_arguments(statement: Statement, node: exp.Expr) -> None:
+    """Refuse a call of a function of time whose argument is not a column."""
+    if isinstance(node, exp.Func) and not isinstance(node, exp.Cast):
+        function = statement.word(_tokens(statement, node)[0])
+        if function == "EXTRACT" or find_maker(function) is not None:
+            message = f"{statement.excerpt(node)} is not supported"
+            remedy = f"apply {function} to a TIMESTAMP column, with constants as its other arguments"
+            raise SqlError(message, statement.at(node), remedy)
 
 
 # --- calls ---------------------------------------------------------------------------------------------

@@ -306,12 +306,17 @@ class Term:
 
 @dataclass(frozen=True)
 class Query:
-    """The bag union of its terms.  ``columns`` are the names of the output columns, without duplicates."""
+    """The bag union of its terms.  ``columns`` are the names of the output columns, without duplicates.
+
+    A window in the result is two columns, its start and its end, which are put together when it is written:
+    ``windows`` are the position of the start and the name of each.
+    """
 
     terms: tuple[Term, ...]
     columns: tuple[str, ...]
     text: str = field(default="", compare=False)
     position: Position | None = field(default=None, compare=False)
+    windows: tuple[tuple[int, str], ...] = field(default=(), compare=False)
 
     @property
     def selects(self) -> tuple[Select, ...]:

@@ -77,7 +77,7 @@ class Points:
                 return point != 0
             case Family.DATE:
                 return date.fromordinal(int(point) + _EPOCH)
-            case Family.TIME:
+            case Family.TIME | Family.WINDOW:
                 return _EPOCH_TIME + timedelta(microseconds=int(point))
             case Family.INTERVAL:
                 return timedelta(microseconds=int(point))

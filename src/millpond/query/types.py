@@ -37,6 +37,7 @@ class Family(Enum):
     DATE = "date"
     TIME = "time"
     INTERVAL = "interval"
+    WINDOW = "window"
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,9 @@ TIMESTAMP = SqlType("TIMESTAMP", Family.TIME, Domain.TIME, Fraction(1))
 
 # A length of time, which can be added to a TIMESTAMP.  No column has this type.
 INTERVAL = SqlType("INTERVAL", Family.INTERVAL, Domain.TIME, Fraction(1))
+
+# The type of ``window(ts, …)``: its start and its end.  No column has this type; a window is two columns.
+WINDOW = SqlType("STRUCT<start: TIMESTAMP, end: TIMESTAMP>", Family.WINDOW, Domain.TIME, Fraction(1))
 
 # The types of columns, except DECIMAL, which has parameters.
 PLAIN_TYPES = (BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, STRING, DATE, TIMESTAMP)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, NullType, StringType, StructField, StructType
 
-from millpond.query.model import Query
+from millpond.query.model import Aggregate, Expr, Query, Ref, Table
+from millpond.query.trees import substitute, walk
 from millpond.query.types import TIMESTAMP, find_type
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
+from millpond.runtime.sql import Dialect, expression_sql
 from millpond.spark.operators.output import TAIL_SCHEMA
 from millpond.spark.operators.shard import ShardProcessor
-from millpond.spark.sources.schema import spark_schema
+from millpond.spark.sources.schema import spark_schema, spark_type
 
 REVISION, RETRACTED = "_revision", "_retracted"
 # The column _note of a result: always NULL.
@@ -47,12 +49,81 @@ def infer_result_schema(spark: SparkSession, query: Query) -> StructType:
     session = spark.newSession()
     for table in query.tables.values():
         session.createDataFrame([], spark_schema(table)).createOrReplaceTempView(table.name)
-    found = session.sql(query.text).schema
+    has_windows = any(map(_has_window, query.tables.values()))
+    if has_windows:
+        # Spark allows one window in a select, and gives it two fields; here it is two derived columns.
+        for table in query.tables.values():
+            schema = StructType([*spark_schema(table), *_derived_fields(table)])
+            session.createDataFrame([], schema).createOrReplaceTempView(table.name)
+    found = session.sql(_render_query(query) if has_windows else query.text).schema
     fields = [
         StructField(name, _concrete_type(field.dataType))
         for name, field in zip(query.columns, found.fields, strict=True)
     ]
     return StructType(fields)
+
+
+def pack_windows(answer: AnswerFrame, query: Query) -> AnswerFrame:
+    """The answer with the start and the end of each window in one column."""
+    if not query.windows:
+        return answer
+    starts = dict(query.windows)
+    columns: list[Column] = []
+    names: list[str] = []
+    for index, name in enumerate(answer.columns):
+        column = F.col(Dialect.SPARK.name_of(name))
+        if index in starts:
+            end = F.col(Dialect.SPARK.name_of(answer.columns[index + 1]))
+            column = F.when(column.isNotNull(), F.struct(column.alias("start"), end.alias("end")))
+            columns.append(column.alias(starts[index]))
+            names.append(starts[index])
+        elif index - 1 not in starts:
+            columns.append(column)
+            names.append(name)
+    return replace(answer, frame=answer.frame.select(*columns, KIND, NOTE), columns=tuple(names))
+
+
+def _has_window(table: Table) -> bool:
+    times = (c.derivation.time for c in table.derived if c.derivation is not None and c.type is TIMESTAMP)
+    return any(time is not None and isinstance(time.unit, int) for time in times)
+
+
+def _derived_fields(table: Table) -> list[StructField]:
+    return [StructField(column.name, spark_type(column.type)) for column in table.derived]
+
+
+def _render_query(query: Query) -> str:
+    """A query with result columns of the same types, over tables with derived columns."""
+    texts = []
+    for select in query.selects:
+        items = ", ".join(_render_item(item.expression) for item in select.items)
+        tables = ", ".join(
+            f"{Dialect.SPARK.name_of(o.table.name)} {Dialect.SPARK.name_of(o.alias)}"
+            for o in select.occurrences
+        )
+        group = ", ".join(map(_spell_ref, select.group_by or ()))
+        texts.append(f"SELECT {items} FROM {tables}{f' GROUP BY {group}' if group else ''}")
+    return " UNION ALL ".join(texts)
+
+
+def _render_item(expression: Expr) -> str:
+    """An expression over aggregates and columns as Spark SQL."""
+    calls: dict[Expr, Ref] = {}
+    for node in walk(expression):
+        if isinstance(node, Aggregate):
+            argument = (
+                "*" if node.argument is None else expression_sql(node.argument, _spell_ref, Dialect.SPARK)
+            )
+            distinct = "DISTINCT " if node.distinct else ""
+            calls[node] = Ref("", f"{node.function}({distinct}{argument})")
+    return expression_sql(substitute(expression, calls), _spell_ref, Dialect.SPARK)
+
+
+def _spell_ref(ref: Ref) -> str:
+    """A column in quotes; a reference without an occurrence is SQL already."""
+    if not ref.occurrence:
+        return ref.column
+    return f"{Dialect.SPARK.name_of(ref.occurrence)}.{Dialect.SPARK.name_of(ref.column)}"
 
 
 def _concrete_type(type_: DataType) -> DataType:

@@ -19,6 +19,7 @@ from millpond.analysis.verdict import Verdict
 from millpond.engines.lookup.declaration import find_lookup_tables
 from millpond.errors import MillpondError, RunError
 from millpond.spark.admission import Allowance, admit
+from millpond.spark.answer import pack_windows
 from millpond.spark.checkpoint import Folders
 from millpond.spark.engines import choose_engine
 from millpond.spark.failure import find_cause
@@ -129,7 +130,10 @@ def _prepare(
         end_folder = f"{checkpoint}/{_END_OF_INPUT}"
         files.make_folder(end_folder)
         job = replace(job, end_of_input=spark.readStream.text(end_folder))
-    answer = engine.build(job)
+    if query.windows and options.format == "csv":
+        message = f"CSV has no format for the column {query.windows[0][1]}, which has two fields"
+        raise MillpondError(message, remedy="select its start and its end, or choose another format")
+    answer = pack_windows(engine.build(job), query)
     partitions = answer.partitions or spark.sparkContext.defaultParallelism
     if continued is not None:  # Spark cannot repartition the state
         partitions = continued.partitions

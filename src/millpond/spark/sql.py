@@ -20,6 +20,7 @@ from millpond.query.types import TIMESTAMP, find_type
 from millpond.runtime.row_kinds import KIND, NOTE, BatchMeasure, RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.admission import admit
+from millpond.spark.answer import pack_windows
 from millpond.spark.engines import choose_engine
 from millpond.spark.job import Job
 from millpond.spark.sources.derived import add_derived_columns
@@ -69,7 +70,7 @@ def answer_query(
         if not isinstance(view := views[name], Table)
     }
     job = Job(spark, verdict, allowance, sources, updates=updates)
-    answer = choose_engine(job).build(job)
+    answer = pack_windows(choose_engine(job).build(job), parsed)
     frame = answer.frame
     if answer.stateful:
         note = F.when(F.col(KIND) == RowKind.STATE, F.col(NOTE))
