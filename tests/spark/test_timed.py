@@ -113,17 +113,20 @@ def test_late_rows_and_rows_without_a_timestamp_are_rejected(folder: Folder) -> 
     assert [sum(b[k] for b in batches) for k in ("late_rows", "malformed_rows", "input_rows")] == [1, 1, 8]
 
 
-def test_an_interval_join_keeps_the_rows_of_its_window(folder: Folder) -> None:
-    """Out-of-order files: every match within the window once, with its timestamps; older rows are dropped."""
+def test_an_interval_join_keeps_the_rows_of_its_window(folder: Folder, capsys: Captured) -> None:
+    """Out-of-order files: every match within the window once, with its timestamps; older rows are dropped.
+
+    A stream that exceeds its declared rate is reported.
+    """
     folder.ask(
         "SELECT A, B, I, J FROM S, T WHERE A = B AND J BETWEEN I AND I + INTERVAL 3 SECONDS",
         ["S", "T"],
-        "TBLPROPERTIES ('watermark' = '5 seconds')",
+        "TBLPROPERTIES ('watermark' = '5 seconds', 'rate' = '1 per second')",
     )
     folder.feed("S", 1, [(1, 4), (2, 2), (1, 0)])
     folder.feed("T", 1, [(2, 5), (1, 3)])
     folder.feed("S", 2, [(1, 6), (2, 8)])
-    folder.feed("T", 2, [(1, 7), (1, 6), (2, 4)])
+    folder.feed("T", 2, [(1, 7), (1, 6), (2, 4), (9, 3)])  # the second row at 3 seconds
     folder.feed("S", 3, [(3, 50)])
     folder.feed("T", 3, [(3, 52), (3, 54), (1, 51)])
     assert folder.run() == 0
@@ -131,7 +134,13 @@ def test_an_interval_join_keeps_the_rows_of_its_window(folder: Folder) -> None:
     assert Counter(seconds) == Counter(
         [(2, 2, 5), (2, 2, 4), (1, 0, 3), (1, 4, 7), (1, 4, 6), (1, 6, 7), (1, 6, 6), (3, 50, 52)]
     )
-    assert folder.metrics()[-1]["state_entries"] <= 1
+    metrics = folder.metrics()
+    assert metrics[-1]["state_entries"] <= 1
+    assert [batch["excess_rows"] for batch in metrics if batch["input_rows"]] == [0, 1, 0]
+    assert metrics[-1]["rates"]["T"] == {"average": 0.173, "peak": 2, "declared": 1}
+    assert metrics[-1]["rates"]["S"]["peak"] == 1
+    exceeded = "millpond: T exceeded its declared rate of 1 rows/s: 2 in one second; the bound of "
+    assert f"\n{exceeded}" in capsys.readouterr().err
 
 
 def test_a_run_continues_where_the_last_one_ended(folder: Folder) -> None:

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from millpond.analysis.reasons import join_words
+from millpond.query.durations import format_duration
 from millpond.spark.progress import Phase, Snapshot
 
 _BAR = 10  # cells
@@ -40,6 +42,9 @@ def status_line(snapshot: Snapshot, width: int, ascii_only: bool = False) -> Tex
         parts.append((2, Text(f"~{abbreviate(snapshot.missed_rows)} missed", style="yellow")))
     if snapshot.lookups:
         parts.append((2, Text(f"{snapshot.lookup_hits / snapshot.lookups:.1%} of lookups cached")))
+    for rate in snapshot.rates:
+        if rate.is_exceeded:
+            parts.append((1, Text(f"{rate.stream} above its rate", style="bold red")))
     if snapshot.rejected_rows:
         parts.append((1, Text(f"{abbreviate(snapshot.rejected_rows)} rejected", style="bold red")))
     if snapshot.batch_seconds is not None:
@@ -69,6 +74,35 @@ def summary_line(snapshot: Snapshot, output: str) -> str:
     return f"millpond: {ended}: {_totals(snapshot)}; output: {output}{rejected}"
 
 
+def rate_lines(snapshot: Snapshot) -> list[str]:
+    """A line for each stream that exceeded its declared rate, and one for each window of unknown size."""
+    lines = []
+    for rate in snapshot.rates:
+        if rate.is_exceeded:
+            kept = f" of {snapshot.state_bound:,} entries" if snapshot.state_bound is not None else ""
+            lines.append(
+                f"millpond: {rate.stream} exceeded its declared rate of {rate.declared:,} rows/s: "
+                f"{rate.peak:,} in one second; the bound{kept} is no longer guaranteed; "
+                f"declare 'rate' = '{rate.peak} per second'"
+            )
+        elif rate.declared is None and rate.window is not None:
+            length = format_duration(round(rate.window * 1_000_000))
+            lines.append(
+                f"millpond: the last {length} of {rate.stream} is about "
+                f"{abbreviate(rate.average * rate.window)} rows at {_rate(rate.average)} rows/s "
+                f"(at most {rate.peak:,} in one second)"
+            )
+    return lines
+
+
+def _rate(rows: float) -> str:
+    """
+    >>> [_rate(rows) for rows in (1480.2, 12.0, 3.14159, 0.00123)]
+    ['1,480', '12', '3.1', '0.0012']
+    """
+    return f"{rows:,.0f}" if rows >= 10 else f"{rows:.2g}"
+
+
 def abbreviate(number: float) -> str:
     """A number with three digits and a unit.
 
@@ -94,6 +128,9 @@ def _totals(snapshot: Snapshot, rate: str = "") -> str:
     ]
     if snapshot.waiting_rows:
         parts.append(f"{snapshot.waiting_rows:,} rows waiting")
+    above = [rate.stream for rate in snapshot.rates if rate.is_exceeded]
+    if above:
+        parts.append(f"{join_words(above)} above the declared rate")
     if snapshot.shed_rows:
         missed, error = snapshot.missed_rows, 2 * snapshot.missed_error
         share = snapshot.output_rows / max(snapshot.output_rows + missed, 1)

@@ -70,7 +70,7 @@ def _describe_recent_rows(timed: TimedNeed, alias: str, retention: int) -> Kept:
     table = timed.part.select.occurrence(alias).table
     keeps = (f"rows of the last {format_duration(retention)}",)
     rate = parse_rate(table.properties.get("rate", ""))
-    entries = None if rate is None else rate * (retention // 1_000_000 + 1)
+    entries = None if rate is None else rate * (-(-retention // 1_000_000) + 1)
     size = None if entries is None else entries * VALUE_BYTES * max(len(table.columns), 1)
     return Kept(table.name, alias, (), keeps, entries, size)
 

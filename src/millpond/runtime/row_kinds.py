@@ -18,6 +18,7 @@ class RowKind(IntEnum):
     STATE = 2  # entries and bytes of the state store
     BUFFERED = 3  # rows in the reorder buffer
     MEASURE = 4  # one BatchMeasure
+    RATES = 5  # the rates of the streams, as JSON
 
 
 class BatchMeasure(StrEnum):

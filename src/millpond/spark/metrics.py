@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from math import sqrt
@@ -13,9 +13,10 @@ from typing import Any, TextIO
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from millpond.engines.timed.rates import StreamRate
 from millpond.errors import MillpondError
 from millpond.runtime.row_kinds import BatchMeasure
-from millpond.spark.progress import Phase, Snapshot
+from millpond.spark.progress import Phase, RateReport, Snapshot
 from millpond.spark.sink import WrittenBatch
 
 _OUR_OPERATOR = "transformWithState"
@@ -29,7 +30,8 @@ class BatchMetrics:
 
     ``waiting_rows`` are in the reorder buffer, because the watermark has not passed their timestamps.
     ``missed_rows`` estimates the results that shed tuples would have given; ``missed_error`` is its standard
-    error.
+    error.  ``excess_rows`` are beyond the declared rate of their stream.  ``rates`` has the rate of each
+    watched stream in rows per second: ``average``, ``peak`` (of the fullest second) and ``declared``.
     """
 
     batch: int
@@ -47,15 +49,29 @@ class BatchMetrics:
     missed_error: float
     lookups: int
     lookup_hits: int
+    excess_rows: int
+    rates: dict[str, dict[str, float | None]]
     seconds: float
     rows_per_second: float
 
 
 class Tally:
-    """Turns batches into metrics, and adds up the totals of a run that began at the time ``began``."""
+    """Turns batches into metrics, and adds up the totals of a run that began at the time ``began``.
 
-    def __init__(self, bound: int | None, scans: Sequence[int], began: float) -> None:
+    ``declared`` are the declared rates of streams, ``windows`` the seconds for which their rows are kept.
+    """
+
+    def __init__(
+        self,
+        bound: int | None,
+        scans: Sequence[int],
+        began: float,
+        declared: Mapping[str, int] | None = None,
+        windows: Mapping[str, float] | None = None,
+    ) -> None:
         self._bound = bound
+        self._declared, self._windows = declared or {}, windows or {}
+        self._rates: tuple[RateReport, ...] = ()
         self._scans = scans
         self._began = self._ended = began
         self._reported = (0, 0)
@@ -77,6 +93,8 @@ class Tally:
         for name, value in written.measures.items():
             self._measures[name] += value
         measured: dict[str, int] = dict.fromkeys(BatchMeasure, 0) | dict(written.measures)
+        if written.rates:
+            self._rates = tuple(self._report_rate(*each) for each in written.rates.items())
         rows, seconds = _input_rows(progress, self._scans), progress.batchDuration / 1000
         batch = BatchMetrics(
             batch=written.batch,
@@ -94,6 +112,11 @@ class Tally:
             missed_error=round(sqrt(measured[BatchMeasure.MISSED_VARIANCE]), 1),
             lookups=measured[BatchMeasure.LOOKUPS],
             lookup_hits=measured[BatchMeasure.HITS],
+            excess_rows=sum(rate.excess for rate in written.rates.values()),
+            rates={
+                rate.stream: {"average": round(rate.average, 3), "peak": rate.peak, "declared": rate.declared}
+                for rate in self._rates
+            },
             seconds=seconds,
             rows_per_second=round(rows / seconds, 1) if seconds else 0.0,
         )
@@ -104,6 +127,11 @@ class Tally:
         self._totals["output_rows"] += written.rows
         self._totals["rejected_rows"] += written.rejected
         return batch
+
+    def _report_rate(self, stream: str, rate: StreamRate) -> RateReport:
+        return RateReport(
+            stream, rate.average, rate.peak, self._declared.get(stream), self._windows.get(stream)
+        )
 
     def snapshot(self, phase: Phase, now: float) -> Snapshot:
         last = self._recent[-1] if self._recent else None
@@ -125,6 +153,7 @@ class Tally:
             rows_per_second=0.0 if phase is Phase.WAITING else rate,
             batch_seconds=last.seconds if last else None,
             seconds=now - self._began,
+            rates=self._rates,
         )
 
 

@@ -18,6 +18,24 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True)
+class RateReport:
+    """The rate of a stream as it was seen: on average, and in the fullest second; in rows per second.
+
+    ``declared`` is the declared rate.  A window keeps the rows of the last ``window`` seconds.
+    """
+
+    stream: str
+    average: float
+    peak: int
+    declared: int | None = None
+    window: float | None = None
+
+    @property
+    def is_exceeded(self) -> bool:
+        return self.declared is not None and self.peak > self.declared
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The totals of a run so far.  ``state_bound`` is the bound on ``state_entries``, None without one."""
 
@@ -37,3 +55,4 @@ class Snapshot:
     rows_per_second: float = 0.0
     batch_seconds: float | None = None  # of the last batch
     seconds: float = 0.0
+    rates: tuple[RateReport, ...] = ()

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from millpond.analysis.verdict import Verdict
 from millpond.engines.lookup.declaration import find_lookup_tables
 from millpond.errors import MillpondError, RunError
+from millpond.query.durations import parse_rate
 from millpond.spark.admission import Allowance, admit
 from millpond.spark.answer import pack_windows
 from millpond.spark.checkpoint import Folders
@@ -63,7 +64,8 @@ def run(
         try:
             with open_session(options.master) as spark:
                 prepared = _prepare(spark, verdict, allowance, folder, options)
-                watcher = _Watcher(prepared, Tally(bound, prepared.count_scans(), began), log, stop)
+                tally = Tally(bound, prepared.count_scans(), began, *_find_rates(verdict))
+                watcher = _Watcher(prepared, tally, log, stop)
                 ended = watcher.run_to_end(options.once, report)
                 if options.once and ended.phase is Phase.DONE and prepared.announce_end_of_input():
                     ended = watcher.run_to_end(options.once, report)
@@ -73,6 +75,13 @@ def run(
 
     with open_metrics(options.metrics) as log:
         return run_interruptibly(work)
+
+
+def _find_rates(verdict: Verdict) -> tuple[dict[str, int], dict[str, float]]:
+    """The declared rates of streams, in rows per second, and the seconds for which rows are kept."""
+    declared = {n: parse_rate(t.properties.get("rate", "")) for n, t in verdict.query.tables.items()}
+    windows = {window["stream"]: window["seconds"] for window in verdict.state.windows}
+    return {name: rate for name, rate in declared.items() if rate is not None}, windows
 
 
 # --- starting ----------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from uuid import uuid4
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
+from millpond.engines.timed.rates import StreamRate
 from millpond.errors import MillpondError
 from millpond.runtime.row_kinds import KIND, LATE, NOTE, BatchMeasure, RowKind
 from millpond.spark.files import Files
@@ -34,7 +35,8 @@ _KEEP_NULLS = {"ignoreNullFields": "false"}
 class WrittenBatch:
     """The counts of a batch; ``entries``, ``bytes`` and ``waiting`` are None if no state was reported.
 
-    ``late`` rows are among the rejected ones.  ``measures`` holds the reported measures by name.
+    ``late`` rows are among the rejected ones.  ``measures`` are the reported measures by name, and ``rates``
+    the rates of the watched streams.
     """
 
     batch: int
@@ -45,6 +47,7 @@ class WrittenBatch:
     late: int = 0
     waiting: int | None = None
     measures: Mapping[str, int] = field(default_factory=dict)
+    rates: Mapping[str, StreamRate] = field(default_factory=dict)
 
 
 class StopRequested(Exception):
@@ -187,6 +190,7 @@ def _observe(frame: DataFrame, observation: Observation) -> DataFrame:
         F.sum(of_kind(RowKind.STATE, F.col(f"{NOTE}.bytes"))).alias("bytes"),
         F.count_if(of_kind(RowKind.REJECTED, F.col(f"{NOTE}.reason").startswith(LATE))).alias("late"),
         F.sum(of_kind(RowKind.BUFFERED, F.col(f"{NOTE}.entries"))).alias("waiting"),
+        F.max(of_kind(RowKind.RATES, F.col(f"{NOTE}.record"))).alias("rates"),
         *(
             F.sum(
                 of_kind(RowKind.MEASURE, F.when(F.col(f"{NOTE}.reason") == name, F.col(f"{NOTE}.entries")))
@@ -199,4 +203,6 @@ def _observe(frame: DataFrame, observation: Observation) -> DataFrame:
 def _read_counts(observation: Observation, batch: int) -> WrittenBatch:
     counts = observation.get
     measures = {name: counts.pop(name) for name in BatchMeasure}
-    return WrittenBatch(batch, **counts, measures={n: v for n, v in measures.items() if v is not None})
+    rates = {name: StreamRate(**rate) for name, rate in json.loads(counts.pop("rates") or "{}").items()}
+    known: dict[str, int] = {name: value for name, value in measures.items() if value is not None}
+    return WrittenBatch(batch, **counts, measures=known, rates=rates)

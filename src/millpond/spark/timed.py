@@ -20,6 +20,7 @@ from millpond.spark.answer import (
 )
 from millpond.spark.job import Job
 from millpond.spark.operators.payloads import PAYLOAD_SCHEMA
+from millpond.spark.operators.rates import Mapper, RateMapper
 from millpond.spark.operators.timed import TIMESTAMP, EndOfInputMapper, TimedMapper, TimedProcessor
 from millpond.spark.sources.opened import REASON, RECORD, OpenSource
 
@@ -35,8 +36,9 @@ class TimedEngine:
     def build(self, job: Job) -> AnswerFrame:
         program = _compile_with_relations(job)
         schema = infer_result_schema(job.spark, job.query)
+        windows = {window["stream"] for window in job.verdict.state.windows}
         payloads = [
-            _collect_stream(program, job.query.tables[name], source)
+            _collect_stream(program, job.query.tables[name], source, name in windows)
             for name, source in job.sources.items()
             if job.query.tables[name].streaming
         ]
@@ -62,8 +64,11 @@ def _compile_with_relations(job: Job) -> TimedProgram:
     return program.with_relations(found)
 
 
-def _collect_stream(program: TimedProgram, table: Table, source: OpenSource) -> DataFrame:
-    """A stream's rows: the columns that the program uses, and the timestamp."""
+def _collect_stream(program: TimedProgram, table: Table, source: OpenSource, watched: bool) -> DataFrame:
+    """A stream's rows: the columns that the program uses, and the timestamp.
+
+    If ``watched``, or if the stream declares a rate, its rows are counted.
+    """
     time = next((c for c in program.time_columns if c.stream == table.name), None)
     if time is not None:
         source = _reject_null_timestamps(source, table)
@@ -72,7 +77,10 @@ def _collect_stream(program: TimedProgram, table: Table, source: OpenSource) -> 
     if source.rejects:
         columns += [(REASON, REASON), (RECORD, RECORD)]
     taken = source.frame.select(*(F.expr(text).alias(name) for name, text in columns))
-    return taken.mapInArrow(TimedMapper(program, table.name).__call__, PAYLOAD_SCHEMA)
+    mapper: Mapper = TimedMapper(program, table.name)
+    if watched or (time is not None and time.rate is not None):
+        mapper = RateMapper(mapper, program, table.name, TIMESTAMP)
+    return taken.mapInArrow(mapper, PAYLOAD_SCHEMA)
 
 
 def _reject_null_timestamps(source: OpenSource, table: Table) -> OpenSource:

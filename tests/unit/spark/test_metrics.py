@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from millpond.engines.timed.rates import StreamRate
 from millpond.spark.metrics import Tally
 from millpond.spark.progress import Phase
 from millpond.spark.sink import WrittenBatch
@@ -66,6 +67,19 @@ def test_the_state_is_what_was_reported_plus_what_spark_holds(
     for number, report in enumerate(reports):
         batch = tally.add(WrittenBatch(number, 0, 0, *report), progress([1], 1.0, operators), 1.0)
     assert (batch.state_entries, batch.state_bytes, batch.state_bound) == (entries, size, 48)
+
+
+def test_the_rates_of_streams_and_the_rows_beyond_them() -> None:
+    tally = Tally(100, [1], 0.0, {"orders": 10}, {"orders": 3600.0, "clicks": 60.0})
+    rates = {"orders": StreamRate(50, 0, 9, 12, 2), "clicks": StreamRate(30, 0, 9, 5)}
+    for number, found in enumerate((rates, {})):  # a batch without rows reports nothing new
+        batch = tally.add(WrittenBatch(number, 0, 0, 9, 90, rates=found), progress([1], 1.0), 1.0)
+        assert batch.excess_rows == (2 if found else 0)
+        assert batch.rates["orders"] == {"average": 5.0, "peak": 12, "declared": 10}
+        assert batch.rates["clicks"] == {"average": 3.0, "peak": 5, "declared": None}
+    orders, clicks = tally.snapshot(Phase.RUNNING, 2.0).rates
+    assert (orders.is_exceeded, clicks.is_exceeded) == (True, False)
+    assert (orders.window, clicks.window) == (3600.0, 60.0)
 
 
 def test_totals_and_rate() -> None:

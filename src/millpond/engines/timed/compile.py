@@ -29,7 +29,7 @@ from millpond.plan.closing import Closing, find_closings
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan, find_separate_needs
 from millpond.plan.partial_matches import PartialMatchPlan, TimedNeed
 from millpond.query.canonical import canonical_text
-from millpond.query.durations import parse_duration
+from millpond.query.durations import parse_duration, parse_rate
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
 from millpond.query.parts import THRESHOLD, Part
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
@@ -77,6 +77,7 @@ def _compile_time_column(plan: TimedPlan, table: Table, dialect: Dialect, zone: 
         delay=parse_duration(table.properties.get("watermark", "0 seconds")) or 0,
         idle=None if idle is None else idle / 1e6,
         ends=to_micros(max(known), zone) if known and len(known) == len(ends) else None,
+        rate=parse_rate(table.properties.get("rate", "")),
     )
 
 

@@ -104,7 +104,7 @@ class TimeColumn:
 
     ``micros`` is SQL for the timestamp of a row.  Rows may arrive ``delay`` microseconds out of order.  A
     stream that sends nothing for ``idle`` seconds no longer holds the watermark back (None: it always does).
-    Rows after the timestamp ``ends`` cannot match.
+    Rows after the timestamp ``ends`` cannot match.  ``rate`` is the declared rate in rows per second.
     """
 
     stream: str
@@ -113,6 +113,7 @@ class TimeColumn:
     delay: int
     idle: float | None
     ends: int | None
+    rate: int | None = None
 
 
 @dataclass(frozen=True)

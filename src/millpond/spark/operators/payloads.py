@@ -24,11 +24,17 @@ _ARROW_SCHEMA = pa.schema(
 )
 
 
-def build_payload_batch(payloads: Sequence[bytes]) -> pa.RecordBatch:
-    """One payload for each shard, from shard 0 on."""
+def build_payload_batch(payloads: Sequence[bytes], first: int = 0) -> pa.RecordBatch:
+    """One payload for each shard, from the ``first`` shard on."""
     count = len(payloads)
     nothing = pa.nulls(count, pa.string())
-    columns = [pa.array(range(count), pa.int32()), pa.array(payloads, pa.binary()), nothing, nothing, nothing]
+    columns = [
+        pa.array(range(first, first + count), pa.int32()),
+        pa.array(payloads, pa.binary()),
+        nothing,
+        nothing,
+        nothing,
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA)
 
 

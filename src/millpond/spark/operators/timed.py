@@ -29,6 +29,7 @@ from millpond.engines.timed.state import ShardState, decode_payload, encode_payl
 from millpond.runtime.row_kinds import LATE, RowKind
 from millpond.spark.operators.output import build_rejected_rows, build_report_row, build_result_rows
 from millpond.spark.operators.payloads import build_payload_batch, split_rejected
+from millpond.spark.operators.rates import RATES_SHARD, process_rates
 from millpond.spark.operators.shard import ShardProcessor, get_worker_duckdb
 
 # The column with the timestamp of every row, also of rows that cannot match.
@@ -90,6 +91,9 @@ class TimedProcessor(ShardProcessor):
         self.program = program
 
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
+        if shard == RATES_SHARD:
+            yield from process_rates(self, self.program, payloads)
+            return
         db, program = get_worker_duckdb(os.cpu_count() or 1), self.program
         state = ShardState(program, self, get_chunk_cache())
         rows, progress = merge_payloads(decode_payload(program, data) for data in payloads)
