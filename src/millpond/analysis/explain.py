@@ -39,7 +39,8 @@ def explain(verdict: Verdict) -> str:
     """
     published = _wrap("  ", f"{verdict.published}.", "  ") if verdict.published else []
     if verdict.outcome == BOUNDED:
-        return "\n".join([_bounded_headline(verdict), *_render_kept_lines(verdict), *published])
+        kept = [*_render_kept_lines(verdict), *_rate_lines(verdict)]
+        return "\n".join([_bounded_headline(verdict), *kept, *published])
     if verdict.outcome == UNBOUNDED:
         headline = "unbounded: memory must grow with the streams, whatever the program"
     else:
@@ -59,7 +60,7 @@ def _reason_lines(reasons: Sequence[Reason]) -> list[str]:
 
 def _bounded_headline(verdict: Verdict) -> str:
     state = verdict.state
-    if state.entries is None and (state.windows or any(kept.closes for kept in state.streams)):
+    if state.entries is None and any(kept.closes for kept in state.streams):
         return "bounded by time: the size of the state depends on the rates of the streams"
     if state.entries is None:
         return "bounded: the state is finite; its size depends on the data (see state_entries in the metrics)"
@@ -96,6 +97,20 @@ def _render_kept_lines(verdict: Verdict) -> list[str]:
     if len(rows) > _MAX_LINES:
         lines.append(f"  … and {len(rows) - _MAX_LINES} more")
     return lines
+
+
+def _rate_lines(verdict: Verdict) -> list[str]:
+    """How to get the size as a number, if only the rates of streams are missing."""
+    unknown = [kept for kept in verdict.state.streams if kept.entries is None]
+    if not unknown or not all(kept.closes for kept in unknown):
+        return []
+    tables = [t for t in verdict.query.tables.values() if t.time is not None and "rate" not in t.properties]
+    names = {kept.stream for kept in unknown}
+    missing = sorted(t.name for t in tables if None in names or t.name in names)
+    if not missing:
+        return []
+    remedy = f"For a number, declare the rate of {join_words(missing)}, for example:"
+    return [*_wrap("  ", remedy, "  "), "    TBLPROPERTIES ('rate' = '1000 per second')"]
 
 
 def _is_never_true(verdict: Verdict) -> bool:

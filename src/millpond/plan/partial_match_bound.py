@@ -72,7 +72,7 @@ def _describe_recent_rows(timed: TimedNeed, alias: str, retention: int) -> Kept:
     rate = parse_rate(table.properties.get("rate", ""))
     entries = None if rate is None else rate * (-(-retention // 1_000_000) + 1)
     size = None if entries is None else entries * VALUE_BYTES * max(len(table.columns), 1)
-    return Kept(table.name, alias, (), keeps, entries, size)
+    return Kept(table.name, alias, (), keeps, entries, size, closes=True)
 
 
 def find_result_columns(select: Select, need: Need) -> set[Ref]:

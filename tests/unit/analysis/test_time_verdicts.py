@@ -103,6 +103,29 @@ def test_rows_of_the_earlier_stream_are_kept(join: str) -> None:
     assert "the number of rows of S that a future row of T matches" in reason.message
 
 
+WINDOW = "J BETWEEN I AND I + INTERVAL 1 MINUTE"
+
+
+def test_a_window_says_how_to_get_its_size_as_a_number() -> None:
+    query = f"SELECT A, B FROM S, T WHERE A = B AND {WINDOW}"
+    assert verdict_of(query).explain().splitlines() == [
+        "bounded by time: the size of the state depends on the rates of the streams",
+        "  S  finite  rows of the last 1 min",
+        "  For a number, declare the rate of S, for example:",
+        "    TBLPROPERTIES ('rate' = '1000 per second')",
+    ]
+    rated = STREAMS.replace("I TIMESTAMP);", "I TIMESTAMP) TBLPROPERTIES ('rate' = '1000 per second');")
+    verdict = check(rated + query)
+    assert isinstance(verdict, Verdict) and verdict.state.entries == 61_000
+    assert "declare" not in verdict.explain()
+
+
+def test_a_rate_is_not_asked_for_if_it_would_give_no_number() -> None:
+    """The number of partial matches in a window does not follow from the rates."""
+    text = verdict_of(f"SELECT A, B FROM S, T, U WHERE A = B AND {WINDOW} AND K < J AND C = 1").explain()
+    assert text.startswith("bounded by time") and "declare" not in text
+
+
 def test_json() -> None:
     shown = verdict_of(TOO_STRICT).to_json()
     assert shown["outcome"] == YES and shown["reasons"] == []
