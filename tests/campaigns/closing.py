@@ -24,24 +24,24 @@ from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED
 from millpond.frontend.parse import parse
 from tests.campaigns.exact_engine import random_batches
-from tests.support.oracle import answers, normalise
+from tests.support.closing_generate import ClosingCase, random_closing_case
+from tests.support.oracle import answer_duckdb, normalise
 from tests.support.time_generate import TimeRow, add_watermarks, order_by_arrival
 from tests.support.timed_local import TimedLocal
-from tests.support.window_generate import WindowCase, random_window_case, random_window_rows
+from tests.support.window_generate import random_window_rows
 
 ROWS = 40
 Rows = list[tuple[str, TimeRow]]
 
 
-def find_case(seed: int) -> tuple[random.Random, WindowCase]:
-    """The first random query, from a seed on, that is bounded and whose results close."""
+def find_case(seed: int) -> tuple[random.Random, ClosingCase]:
+    """The first random query, from a seed on, that is bounded and that the timed engine runs."""
     rng = random.Random(seed)
     while True:
-        case = random_window_case(rng, times=1.0)
-        if case.distinct or case.aggregate is not None:
-            verdict = decide(parse(case.sql)[0])
-            if verdict.outcome == BOUNDED and verdict.timed is not None:
-                return rng, case
+        case = random_closing_case(rng)
+        verdict = decide(parse(case.sql)[0])
+        if verdict.outcome == BOUNDED and verdict.timed is not None:
+            return rng, case
 
 
 def examine(seed: int) -> tuple[str | None, bool]:
@@ -52,8 +52,9 @@ def examine(seed: int) -> tuple[str | None, bool]:
     plan = decide(query).timed
     assert plan is not None
     updates = rng.random() < 0.3
-    rows = random_window_rows(rng, case, ROWS, nulls=rng.choice([0.0, 0.1]))
-    arriving = order_by_arrival(rng, case.times, rows, rng.choice([0, delay, 2 * delay, 8]))
+    rows = random_window_rows(rng, case.base, ROWS, nulls=rng.choice([0.0, 0.1]))
+    rows = [row for row in rows if row[0] in query.tables]
+    arriving = order_by_arrival(rng, case.base.times, rows, rng.choice([0, delay, 2 * delay, 8]))
     batches = random_batches(rng, arriving)
     ends = {len(batches) - 1}
     if rng.random() < 0.5:
@@ -66,8 +67,9 @@ def examine(seed: int) -> tuple[str | None, bool]:
         if written - local.emitted:
             return f"seed {seed}: rows were taken back after batch {number}\n{case.sql}", True
         written = Counter(local.emitted)
-    seen = {name: [row for stream, row in in_time if stream == name] for name in case.catalog}
-    (expected,) = answers(case.sql, case.catalog, [seen])
+    catalog = case.base.catalog
+    seen = {name: [row for stream, row in in_time if stream == name] for name in catalog}
+    expected = answer_duckdb(case.duckdb, catalog, seen)
     found = Counter({normalise(row): n for row, n in local.answer().items()})
     if found != expected:
         problem = f"{found - expected} too many, {expected - found} missing"

@@ -58,6 +58,11 @@ def answers(sql: str, catalog: Catalog, cases: Sequence[Mapping[str, Sequence[Ro
 
 def answer_one(sql: str, catalog: Catalog, rows: Mapping[str, Sequence[Row]]) -> Answer:
     """The answer for one input, by the unchanged text on plain tables."""
+    return answer_duckdb(_query(sql).sql(dialect="duckdb"), catalog, rows)
+
+
+def answer_duckdb(text: str, catalog: Catalog, rows: Mapping[str, Sequence[Row]]) -> Answer:
+    """The answer of a query in DuckDB's own SQL for one input."""
     connection = _connection("plain")
     connection.execute("BEGIN")
     try:
@@ -70,7 +75,7 @@ def answer_one(sql: str, catalog: Catalog, rows: Mapping[str, Sequence[Row]]) ->
                 connection.execute(
                     f'INSERT INTO "{table}" VALUES {marks}', [v for row in values for v in row]
                 )
-        found = connection.execute(_query(sql).sql(dialect="duckdb")).fetchall()
+        found = connection.execute(text).fetchall()
     finally:
         connection.execute("ROLLBACK")
     return Counter(normalise(row) for row in found)

@@ -233,6 +233,10 @@ def _shorten(width: int, slide: int, offset: int) -> list[int]:
     return [width, slide, offset][: 3 if offset else 2 if slide < width else 1]
 
 
+# The variable of a lambda expression; no column has this name.
+_COPY = "_millpond_copy"
+
+
 def _window_starts(argument: Argument, width: int, slide: int, offset: int, spark: bool) -> str:
     """The start of a tumbling window, or an array of the starts of the sliding windows with a timestamp."""
     micros = f"unix_micros({argument.spark})" if spark else f"epoch_us({argument.duckdb})"
@@ -243,11 +247,11 @@ def _window_starts(argument: Argument, width: int, slide: int, offset: int, spar
     if slide == width:
         return f"{to_time}({last})"
     copies = -(-width // slide) - 1
+    fits, start = f"{rest} + {_COPY} * {slide} < {width}", f"{to_time}({last} - {_COPY} * {slide})"
     if spark:
-        kept = f"filter(sequence(0L, {copies}L), k -> {rest} + k * {slide} < {width})"
-        return f"transform({kept}, k -> {to_time}({last} - k * {slide}))"
-    kept = f"list_filter(range(0, {copies + 1}), k -> {rest} + k * {slide} < {width})"
-    return f"list_transform({kept}, k -> {to_time}({last} - k * {slide}))"
+        return f"transform(filter(sequence(0L, {copies}L), {_COPY} -> {fits}), {_COPY} -> {start})"
+    kept = f"list_filter(range(0, {copies + 1}), lambda {_COPY}: {fits})"
+    return f"list_transform({kept}, lambda {_COPY}: {start})"
 
 
 def _make_format(argument: Argument, function: str, arguments: list[str]) -> Column:
