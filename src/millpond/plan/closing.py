@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan
 from millpond.query.buckets import Bucket, find_bucket, find_time_function
-from millpond.query.model import Ref, Term
+from millpond.query.model import Ref, Select, Term
 from millpond.query.parts import THRESHOLD
 from millpond.query.time_order import TimeOrder, find_key_column
 from millpond.query.trees import is_aggregate, refs
@@ -76,25 +76,39 @@ def find_closings(term: Term, selects: Sequence[SelectNeeds]) -> tuple[Closing |
 
 
 def _find_common_buckets(term: Term) -> Iterator[tuple[Bucket, ...]]:
-    """For every way in which a term's results may close: the bucket of each select that they close with."""
-    if len(term.selects) == 1:
-        (select,) = term.selects
-        shown = [find_key_column(item.expression) for item in select.items]
-        keys = shown if term.distinct else select.group_by or ()
-        for occurrence in select.occurrences:
-            bucket = find_bucket(select, occurrence.alias, [ref for ref in keys if ref is not None])
-            yield from [] if bucket is None else [(bucket,)]
+    """For every way in which a term's results may close: the bucket of each select that they close with.
+
+    The buckets of a UNION are the same functions of time in the same columns.
+    """
+    rows = list(_find_common_keys(term))
+    for aliases in dict.fromkeys(tuple(ref.occurrence for ref in row) for row in rows):
+        own = [row for row in rows if tuple(ref.occurrence for ref in row) == aliases]
+        columns = zip(term.selects, aliases, zip(*own, strict=True), strict=True)
+        found = [find_bucket(select, alias, refs) for select, alias, refs in columns]
+        pairs = zip(term.selects, found, strict=True)
+        buckets = tuple(bucket for select, bucket in pairs if bucket is not None and _has_end(select, bucket))
+        if len(buckets) == len(found):
+            yield buckets
+
+
+def _has_end(select: Select, bucket: Bucket) -> bool:
+    """Whether the end of the bucket is a column; it is derived for GROUP BY, which may have finer buckets."""
+    table = select.occurrence(bucket.end.occurrence).table
+    return any(column.name == bucket.end.column for column in table.all_columns)
+
+
+def _find_common_keys(term: Term) -> Iterator[tuple[Ref, ...]]:
+    """The columns by which results are told apart, those of all selects together."""
+    if not term.distinct:
+        yield from ((ref,) for ref in term.selects[0].group_by or ())
         return
     for items in zip(*(select.items for select in term.selects), strict=True):
-        columns = [item.expression for item in items if isinstance(item.expression, Ref)]
-        if len(columns) < len(items):
-            continue
-        pairs = list(zip(term.selects, columns, strict=True))
-        found = [find_bucket(select, ref.occurrence, [ref]) for select, ref in pairs]
-        buckets = tuple(bucket for bucket in found if bucket is not None)
-        functions = {find_time_function(select, ref) for select, ref in pairs}
-        if len(buckets) == len(items) and len(functions) == 1:
-            yield buckets
+        expressions = [item.expression for item in items]
+        alone = len(items) == 1
+        keys = [find_key_column(e) if alone or isinstance(e, Ref) else None for e in expressions]
+        row = tuple(ref for ref in keys if ref is not None)
+        if len(row) == len(items) and len(set(map(find_time_function, term.selects, row))) == 1:
+            yield row
 
 
 def _find_closing(needs: SelectNeeds, bucket: Bucket) -> Closing | None:

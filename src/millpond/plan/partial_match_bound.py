@@ -103,7 +103,7 @@ def _describe_results(select: Select, need: Need, closing: Closing | None) -> Ke
     what = "current answer" if is_aggregate(select) else "rows already emitted"
     for ref in wanted - part.nulls:
         if ref in part.closure.index and not part.closure.is_bounded(ref):
-            raise NoPlanError("the selects of the UNION close at different times")
+            raise NoPlanError("equal rows of the result do not close at the same time")
     try:
         classes = [build_exact_classes(part, ref) for ref in sorted(wanted, key=str)]
     except NoPlanError:
