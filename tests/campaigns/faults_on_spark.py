@@ -3,7 +3,11 @@
 The output must be the answer of a batch query; on a budget, the output of a run that is not killed.
 
     python -m tests.campaigns.faults_on_spark driver --kills 20
+    python -m tests.campaigns.faults_on_spark driver --kills 10 --kind interval
     python -m tests.campaigns.faults_on_spark worker --kills 2
+
+Queries over windows read streams with timestamps: rows are out of order, and in the middle of the input the
+timestamps jump by hours, as after a downtime.
 
 ``driver`` kills the whole run, Python and JVM, with SIGKILL at random times and restarts it from its
 checkpoint. ``worker`` runs on a standalone cluster of two workers on this machine and kills one of them,
@@ -24,18 +28,32 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import duckdb
 import pyspark
 
-STREAMS = {"S": ("A", "B"), "T": ("D", "E")}
+STREAMS = {"S": ("A", "B"), "T": ("D", "E"), "V": ("K", "X", "at"), "W": ("K", "Y", "at")}
+WINDOW = "V.K = W.K AND W.at BETWEEN V.at AND V.at + INTERVAL 10 MINUTES"
+BUCKET = "window(V.at, '10 minutes')"
 QUERIES = {
     "bag": "SELECT A, E FROM S, T WHERE A = D AND A BETWEEN 0 AND 40 AND E BETWEEN 0 AND 3",
     "budget": "SELECT A, B, E FROM S, T WHERE A = D AND B <> E",
     "groups": "SELECT A, COUNT(*) AS n, SUM(B) AS t FROM S, T WHERE A = D AND A BETWEEN 0 AND 40 GROUP BY A",
+    "interval": f"SELECT V.K, X, Y, W.at FROM V, W WHERE {WINDOW}",
+    "joined": f"SELECT V.K, window.start AS s, COUNT(*) AS n, SUM(Y) AS t FROM V, W WHERE {WINDOW} "
+    f"GROUP BY V.K, {BUCKET}",
+    "tumbling": f"SELECT K, window.start AS s, COUNT(*) AS n, SUM(X) AS t FROM V GROUP BY K, {BUCKET}",
+    "medians": f"SELECT K, window.start AS s, MEDIAN(X) AS m FROM V GROUP BY K, {BUCKET}",
+    "seen": "SELECT DISTINCT K, at FROM V",
+    "unpaid": f"SELECT V.K, X, V.at FROM V WHERE NOT EXISTS (SELECT 1 FROM W WHERE {WINDOW})",
 }
-
+# The same in DuckDB, where it is written in another way.
+BUCKET_STARTS = ("window.start", "time_bucket(INTERVAL 10 MINUTES, V.at)"), (BUCKET, "s")
+WINDOWED = ("interval", "joined", "tumbling", "medians", "seen", "unpaid")
+# Seconds of application time in a file, between the rows that are out of order, and of the downtime.
+PACE, DELAY, DOWNTIME = 150, 120, 6 * 3600
 
 # The budget of the query that needs one, in tuples.
 MEMORY = 40
@@ -47,21 +65,27 @@ def write_input(folder: Path, files: int, rows: int, seed: int) -> Path:
     for name, columns in STREAMS.items():
         (folder / name).mkdir(parents=True)
         for i in range(files):
-            lines = [
-                json.dumps({c: rng.randrange(60 if c in "AD" else 8) for c in columns}) for _ in range(rows)
-            ]
+            lines = [json.dumps({c: _random_value(rng, c, i, files) for c in columns}) for _ in range(rows)]
             path = folder / name / f"{i:05}.json"
             path.write_text("\n".join(lines) + "\n", encoding="utf-8")
             os.utime(path, (1_000_000_000 + i, 1_000_000_000 + i))
     return folder
 
 
+def _random_value(rng: random.Random, column: str, file: int, files: int) -> int | str:
+    if column != "at":
+        return rng.randrange(60 if column in "ADK" else 8)
+    second = file * PACE + rng.randrange(PACE) - rng.randrange(DELAY) + (DOWNTIME if file > files // 2 else 0)
+    return (datetime(2024, 5, 1) + timedelta(seconds=second)).isoformat() + "Z"
+
+
 def write_query(folder: Path, kind: str) -> Path:
-    tables = [
-        f"CREATE STREAMING TABLE {name} ({', '.join(f'{c} INT' for c in columns)}) "
-        f"USING json OPTIONS (path '{name}', maxFilesPerTrigger '1');"
-        for name, columns in STREAMS.items()
-    ]
+    tables = []
+    for name, columns in STREAMS.items():
+        typed = ", ".join(f"{c} {'TIMESTAMP' if c == 'at' else 'INT'}" for c in columns)
+        delay = f" TBLPROPERTIES ('watermark' = '{DELAY} seconds')" if "at" in columns else ""
+        source = f"USING json OPTIONS (path '{name}', maxFilesPerTrigger '1'){delay};"
+        tables.append(f"CREATE STREAMING TABLE {name} ({typed}) {source}")
     path = folder / f"{kind}.sql"
     path.write_text("\n".join([*tables, QUERIES[kind] + ";"]), encoding="utf-8")
     return path
@@ -77,15 +101,20 @@ def make_command(query: Path, output: Path, master: str | None) -> list[str]:
 def count_differences(folder: Path, kind: str, output: Path) -> int:
     """Count the rows of the output that are not in the batch answer, and vice versa."""
     connection = duckdb.connect()
-    for name in STREAMS:
-        connection.execute(f"CREATE VIEW {name} AS FROM read_json('{folder}/{name}/*.json')")
+    connection.execute("SET TimeZone = 'UTC'")
+    for name, columns in STREAMS.items():
+        types = {c: "TIMESTAMPTZ" if c == "at" else "INT" for c in columns}
+        source = f"read_json('{folder}/{name}/*.json', columns = {types})"
+        connection.execute(f"CREATE VIEW {name} AS FROM {source}")
     truth = QUERIES[kind]
+    for text, meaning in BUCKET_STARTS:
+        truth = truth.replace(text, meaning)
     if kind == "budget":
         truth = f"FROM read_parquet('{run_undisturbed(folder)}/part-*.parquet')"
     found = f"FROM read_parquet('{output}/part-*.parquet')"
     if kind == "groups":
         found = f"SELECT A, n, t {found} QUALIFY _revision = max(_revision) OVER (PARTITION BY A)"
-    wrong = 0
+    wrong = count_late_rows(output) if kind in WINDOWED else 0
     for one, other in ((truth, found), (found, truth)):
         [(count,)] = connection.execute(f"SELECT count(*) FROM (({one}) EXCEPT ALL ({other}))").fetchall()
         wrong += count
@@ -102,6 +131,12 @@ def run_undisturbed(folder: Path) -> Path:
     if max(held) > MEMORY:
         raise SystemExit(f"{max(held)} tuples held under a budget of {MEMORY}")
     return output
+
+
+def count_late_rows(output: Path) -> int:
+    """No row is late: disorder stays within the watermark."""
+    lines = Path(f"{output}.metrics").read_text(encoding="utf-8").splitlines()
+    return sum(json.loads(line)["late_rows"] for line in lines if line.endswith("}"))
 
 
 def count_batches(output: Path) -> int:

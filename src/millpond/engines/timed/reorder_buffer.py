@@ -66,14 +66,15 @@ def release_rows(
     rows: Mapping[str, pa.Table],
     progress: Mapping[str, int],
     now: float,
+    started: float = 0.0,
 ) -> Release:
     """Add rows and the latest timestamps of streams; release the rows that the new watermark passes.
 
     ``kept`` are the rows that are held, and released ones that later rows can match within a window.  It is
     changed: rows enter and, when they are no longer needed, leave it.  ``now`` is the wall-clock time in
-    seconds.
+    seconds; the run has ``started`` at an earlier one.
     """
-    after = advance_clock(program, clock, progress, now)
+    after = advance_clock(program, clock, progress, now, started)
     release = Release(after, {}, {}, {}, has_ended=END in progress)
     for each in program.inputs:
         if not each.is_relation:
@@ -111,20 +112,27 @@ def _filter_rows(rows: pa.Table, low: int = ALWAYS, high: int = NEVER) -> pa.Tab
     return rows if chosen.all() else rows.filter(pa.array(chosen))
 
 
-def advance_clock(program: TimedProgram, clock: Clock, progress: Mapping[str, int], now: float) -> Clock:
+def advance_clock(
+    program: TimedProgram, clock: Clock, progress: Mapping[str, int], now: float, started: float = 0.0
+) -> Clock:
     """The clock after a micro-batch with the latest timestamps of streams, at a wall-clock time."""
     advanced = dict(clock.progress)
     for stream, latest in progress.items():
         known = advanced.get(stream)
         if known is None or latest > known.latest:
             advanced[stream] = StreamProgress(latest, now)
-    watermark = max(clock.watermark, _compute_watermark(program, advanced, now))
+    watermark = max(clock.watermark, _compute_watermark(program, advanced, now, started))
     advanced.pop(END, None)  # a later run may continue the input
     return Clock(advanced, watermark)
 
 
-def _compute_watermark(program: TimedProgram, progress: Mapping[str, StreamProgress], now: float) -> int:
-    """The timestamp before which no stream is expected to send rows."""
+def _compute_watermark(
+    program: TimedProgram, progress: Mapping[str, StreamProgress], now: float, started: float
+) -> int:
+    """The timestamp before which no stream is expected to send rows.
+
+    The time during which the query did not run does not make a stream idle.
+    """
     if END in progress:
         seen = [known.latest for stream, known in progress.items() if stream != END]
         return max(seen, default=BEGINNING) + 1
@@ -134,7 +142,7 @@ def _compute_watermark(program: TimedProgram, progress: Mapping[str, StreamProgr
         if known is None:
             return BEGINNING
         own = known.latest - column.delay
-        is_idle = column.idle is not None and now - known.advanced > column.idle
+        is_idle = column.idle is not None and now - max(known.advanced, started) > column.idle
         has_ended = column.ends is not None and own > column.ends
         if not is_idle and not has_ended:
             watermarks.append(own)

@@ -89,6 +89,7 @@ class TimedProcessor(ShardProcessor):
     def __init__(self, program: TimedProgram, width: int, types: Sequence[str] | None) -> None:
         super().__init__(width, types)
         self.program = program
+        self.started = time.time()
 
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
         if shard == RATES_SHARD:
@@ -97,7 +98,7 @@ class TimedProcessor(ShardProcessor):
         db, program = get_worker_duckdb(os.cpu_count() or 1), self.program
         state = ShardState(program, self, get_chunk_cache())
         rows, progress = merge_payloads(decode_payload(program, data) for data in payloads)
-        release = release_rows(program, state.clock, state.rows, rows, progress, time.time())
+        release = release_rows(program, state.clock, state.rows, rows, progress, time.time(), self.started)
         if release.late:
             yield _build_late_rows(program, release.late)
         for change in advance_state(db, program, state, release):

@@ -81,6 +81,8 @@ class Buffer:
     def state(self) -> ShardState:
         return ShardState(self.program, self.store, self.cache)
 
+    started = 0.0  # when the run that feeds it has started
+
     def add(self, now: float = 0.0, end: bool = False, **seconds: Sequence[float]) -> dict[str, list[float]]:
         """Add rows; returns the seconds of the rows that are released."""
         progress = {stream: micros(max(timestamps)) for stream, timestamps in seconds.items() if timestamps}
@@ -92,7 +94,7 @@ class Buffer:
         self, rows: Mapping[str, pa.Table], progress: Mapping[str, int], now: float = 0.0
     ) -> dict[str, list[float]]:
         state = self.state
-        release = release_rows(self.program, state.clock, state.rows, rows, progress, now)
+        release = release_rows(self.program, state.clock, state.rows, rows, progress, now, self.started)
         state.store_header(release.clock)
         self.late = self._seconds(release.late)
         return self._seconds(release.released)
@@ -236,6 +238,16 @@ def test_a_stream_that_was_idle_counts_again_when_it_sends_rows() -> None:
     assert buffer.add(now=201, T=[6]) == {}
     assert buffer.add(now=202, S=[9]) == {"S": [5]}
     assert buffer.held == {"S": [9], "T": [6]}
+
+
+def test_downtime_does_not_make_a_stream_idle() -> None:
+    """After a restart, a stream gets its time to send rows before it counts as idle."""
+    buffer = Buffer(program(idle="30 seconds"))
+    buffer.add(now=100, S=[1], T=[1])
+    buffer.started = 9_000
+    assert buffer.add(now=9_010, S=[7_000]) == {}
+    assert buffer.add(now=9_020, T=[6_999]) == {"S": [1], "T": [1]} and not buffer.late
+    assert buffer.add(now=9_060, S=[7_010]) == {"S": [7_000], "T": [6_999]}, "now T is idle"
 
 
 def test_a_late_row_does_not_end_idleness() -> None:
