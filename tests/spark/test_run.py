@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -421,10 +422,32 @@ main_entry()
 """
 
 
-def test_a_killed_run_loses_no_row_and_writes_none_twice(folder: Folder) -> None:
-    """The first process is killed while it publishes its second batch; another process continues."""
-    for number in range(3):
-        folder.feed(number, [(number, n) for n in range(50)])
+WINDOWED = """
+CREATE STREAMING TABLE S (A INT, B INT, at TIMESTAMP)
+  USING json OPTIONS (path 'in', maxFilesPerTrigger '1') TBLPROPERTIES ('idle' = '1 minute');
+"""
+
+
+def test_a_run_killed_within_a_window_loses_no_row_and_writes_none_twice(folder: Folder) -> None:
+    """The first process is killed while it publishes its second batch; another process continues.
+
+    The third file is from hours later, as after a downtime.
+    """
+    folder.ask(
+        "SELECT x.B, y.B FROM S x, S y WHERE x.A = y.A AND y.at BETWEEN x.at AND x.at + INTERVAL 10 SECONDS",
+        WINDOWED,
+    )
+    rows = []
+    for number, begins in enumerate((0, 25, 6 * 3600)):
+        file = [(n % 5, 50 * number + n, begins + n // 2) for n in range(50)]
+        moments = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=t) for _, _, t in file]
+        lines = [
+            json.dumps({"A": a, "B": b, "at": moment.isoformat()})
+            for (a, b, _), moment in zip(file, moments, strict=True)
+        ]
+        folder.feed(number, lines)
+        rows += file
+    truth = Counter((b, d) for a, b, t in rows for c, d, u in rows if a == c and t <= u <= t + 10)
     source = str(Path(millpond.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": source, "PYSPARK_PYTHON": sys.executable}
     arguments = folder.arguments("--once", "--master", "local[1]", "--metrics", str(folder.path / "metrics"))
@@ -436,9 +459,10 @@ def test_a_killed_run_loses_no_row_and_writes_none_twice(folder: Folder) -> None
         )
 
     assert run(KILLED).returncode == -signal.SIGKILL
-    assert folder.rows() == Counter((0, n) for n in range(50))
+    assert Counter() < folder.rows() < truth
     ended = run("from millpond.cli.main import main_entry; main_entry()")
     assert (ended.returncode, ended.stdout) == (0, "")
     assert all(line.startswith("millpond: ") for line in ended.stderr.splitlines()), ended.stderr
-    assert folder.rows() == Counter((number, n) for number in range(3) for n in range(50))
-    assert [line["batch"] for line in folder.metrics()] == [0, 1, 2]
+    assert folder.rows() == truth
+    assert [line["batch"] for line in folder.metrics()] == [0, 1, 2, 3]
+    assert folder.rejected() == []
