@@ -16,6 +16,7 @@ from millpond.engines.timed.micro_batch import advance_state
 from millpond.engines.timed.program import InputProgram, TimedProgram
 from millpond.engines.timed.reorder_buffer import END, release_rows
 from millpond.engines.timed.row_chunks import ChunkCache
+from millpond.engines.timed.sharding import divide_rows
 from millpond.engines.timed.state import ShardState
 from millpond.plan.needs import TimedPlan
 from millpond.runtime.duckdb import DuckDb
@@ -39,10 +40,11 @@ class TimedLocal:
         plan: TimedPlan,
         relations: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
         updates: bool = False,
+        divide: bool = False,
     ) -> None:
         self.query = plan.query
         self._db = DuckDb()
-        program = compile_timed(plan, Dialect.DUCKDB, updates=updates)
+        program = compile_timed(plan, Dialect.DUCKDB, updates=updates, divide=divide)
         if relations is not None:
             program = program.with_relations(
                 {
@@ -54,7 +56,7 @@ class TimedLocal:
         self.program: TimedProgram = program
         self.state: dict[str, pa.Table] = {}
         self.recent: dict[str, pa.Table] = {}
-        self.store = MemoryStore()
+        self.stores = [MemoryStore() for _ in range(program.shards)]
         self.cache = ChunkCache()
         self.emitted: Counter[tuple[Any, ...]] = Counter()
         self.groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -66,45 +68,46 @@ class TimedLocal:
         return sum(table.num_rows for table in (*self.state.values(), *self.recent.values()))
 
     def add(self, batch: Rows, now: int = 0) -> None:
-        self._advance(self._collect_inputs(batch), now)
+        (rows,) = self._divide(batch)
+        self._advance(rows, now)
 
     def receive(self, batch: Sequence[tuple[str, _Row]], *, ended: bool = False) -> list[tuple[str, _Row]]:
         """Process a micro-batch; returns its rows without the late ones.  ``ended``: the input ends."""
         times = {name: table.time for name, table in self.query.tables.items()}
         progress = {END: 0} if ended else {}
-        state = self._open_state()
+        watermark = self.watermark
         in_time = []
         for name, row in batch:
             moment = micros(row[times[name] or ""])
             progress[name] = max(progress.get(name, moment), moment)
-            if moment >= state.clock.watermark:
+            if moment >= watermark:
                 in_time.append((name, row))
-        release = release_rows(
-            self.program, state.clock, state.rows, self._collect_inputs(batch), progress, 0.0
-        )
-        for change in advance_state(self._db, self.program, state, release):
-            self._emit(change)
-        self.state = dict(state.load_matches())
+        for store, rows in zip(self.stores, self._divide(batch), strict=True):
+            state = ShardState(self.program, store, self.cache)
+            release = release_rows(self.program, state.clock, state.rows, rows, progress, 0.0)
+            for change in advance_state(self._db, self.program, state, release):
+                self._emit(change, first=state.revision == 1)
+            self.state = dict(state.load_matches())
         return in_time
 
     @property
     def watermark(self) -> int:
         """The watermark after the last micro-batch that was received."""
-        return self._open_state().clock.watermark
+        return ShardState(self.program, self.stores[0], self.cache).clock.watermark
 
-    def _open_state(self) -> ShardState:
-        return ShardState(self.program, self.store, self.cache)
-
-    def _collect_inputs(self, batch: Rows) -> dict[str, pa.Table]:
-        return {
+    def _divide(self, batch: Rows) -> list[dict[str, pa.Table]]:
+        """The rows of each shard, by input table."""
+        inputs = [each for each in self.program.inputs if not each.is_relation]
+        tables = {
             each.name: self._collect(each, [row for name, row in batch if name == each.stream])
-            for each in self.program.inputs
-            if not each.is_relation
+            for each in inputs
         }
+        return divide_rows(inputs, self.program.shards, tables)
 
     def _advance(self, inputs: Mapping[str, pa.Table], now: int) -> None:
         change = advance(self._db, self.program, self.state, inputs, self.recent, now)
-        self._emit(change)
+        self._emit(change, self._first)
+        self._first = False
         self.state = change.state
         self._keep_recent_rows(inputs, now)
 
@@ -112,7 +115,8 @@ class TimedLocal:
         """Keep the rows that later ones can match within a window."""
         for each in self.program.inputs:
             if each.retention is not None and not each.is_relation:
-                parts = [self.recent.get(each.name, each.schema.empty_table()), inputs[each.name]]
+                nothing = each.schema.empty_table()
+                parts = [self.recent.get(each.name, nothing), inputs.get(each.name, nothing)]
                 rows = pa.concat_tables(parts)
                 self.recent[each.name] = rows.filter(pc.greater_equal(rows.column("t"), now - each.retention))
 
@@ -120,12 +124,12 @@ class TimedLocal:
         table = arrow_table(self.query.tables[each.stream], rows)
         texts = ", ".join(f"{text} AS {name}" for name, text in each.columns)
         taken = self._db.query(f"SELECT {texts} FROM input", {"input": table})
-        return self._db.query(each.reduce, {"batch": taken}).cast(each.schema)
+        return self._db.query(each.reduce, {"batch": taken})
 
-    def _emit(self, change: BatchChange) -> None:
+    def _emit(self, change: BatchChange, first: bool) -> None:
         for term in self.program.terms:
             tables = change.term_tables(self.program, term)
-            found = self._db.query(term.changes_sql(None, self._first), tables)
+            found = self._db.query(term.changes_sql(None, first), tables)
             for row in found.to_pylist():
                 values = tuple(row[c] for c in term.columns)
                 if term.grouped:
@@ -134,7 +138,6 @@ class TimedLocal:
                         self.groups[values[: term.keys]] = values
                 else:
                     self.emitted[values] += row["w"] * (-1 if row["retracted"] else 1)
-        self._first = False
 
     def answer(self) -> Counter[tuple[Any, ...]]:
         return +self.emitted + Counter(self.groups.values())

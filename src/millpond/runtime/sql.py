@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from decimal import Decimal, localcontext
 from enum import Enum
@@ -26,7 +26,9 @@ from millpond.query.model import (
     Scalar,
     Truth,
 )
-from millpond.query.types import DOUBLE, MAX_PRECISION, SqlType
+from millpond.query.types import DOUBLE, MAX_PRECISION, Family, SqlType
+
+_HASHED_AS_THEY_ARE = (Family.STRING, Family.DATE, Family.TIME, Family.BOOLEAN)
 
 
 class Dialect(Enum):
@@ -53,6 +55,22 @@ class Dialect(Enum):
         if self is Dialect.DUCKDB:
             return "'" + text.replace("'", "''") + "'"
         return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    def shard_of(self, values: Iterable[tuple[str, SqlType | None]], shards: int) -> str:
+        """The number of the shard of some values, given as texts with their types.
+
+        Equal values have equal numbers, whatever their number types and the sign of zero.  In Spark's dialect
+        the number is part of the layout of states: it must not change.
+        """
+        hashed = ", ".join(
+            text
+            if type_ is not None and type_.family in _HASHED_AS_THEY_ARE
+            else f"(CAST({text} AS DOUBLE) + CAST(0 AS DOUBLE))"
+            for text, type_ in values
+        )
+        if self is Dialect.SPARK:
+            return f"pmod(xxhash64({hashed}), {shards})"
+        return f"CAST(hash({hashed}) % {shards} AS INT)"
 
     def days(self, text: str) -> str:
         """The number of days since 1970-01-01."""

@@ -47,13 +47,14 @@ class TimedEngine:
         extra = changelog_columns(program.aggregate, program.retracts)
         processor = TimedProcessor(program, len(schema), duckdb_types(schema))
         frame = apply_processor(processor, payloads, schema, extra)
-        return AnswerFrame(frame, (*schema.names, *extra), stateful=True, partitions=1)
+        partitions = 1 if program.shards == 1 else None
+        return AnswerFrame(frame, (*schema.names, *extra), stateful=True, partitions=partitions)
 
 
 def _compile_with_relations(job: Job) -> TimedProgram:
     """The program, which contains the rows of its relations."""
     assert job.verdict.timed is not None
-    program = compile_timed(job.verdict.timed, Dialect.SPARK, job.time_zone, job.updates)
+    program = compile_timed(job.verdict.timed, Dialect.SPARK, job.time_zone, job.updates, divide=True)
     db = DuckDb()
     found: dict[str, pa.Table] = {}
     for each in program.inputs:

@@ -169,15 +169,8 @@ class _SelectCompiler:
         shard = "0"
         if self._shards > 1:
             assert self.plan.shard_columns is not None
-            hashed = ", ".join(
-                _hashable(name(ref), self.plan.select.type_of(ref), self._dialect)
-                for ref in self.plan.shard_columns[number]
-            )
-            shard = (
-                f"pmod(xxhash64({hashed}), {self._shards})"
-                if self._dialect is Dialect.SPARK
-                else f"CAST(hash({hashed}) % {self._shards} AS INT)"
-            )
+            values = [(name(ref), self.plan.select.type_of(ref)) for ref in self.plan.shard_columns[number]]
+            shard = self._dialect.shard_of(values, self._shards)
         return LeafProgram(
             f"{self.name}f{number}",
             leaf.stream.table.name,

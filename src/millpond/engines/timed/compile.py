@@ -12,7 +12,13 @@ import pyarrow as pa
 
 from millpond.engines.timed.inputs import compile_input, find_used_columns
 from millpond.engines.timed.partial_match_sql import PartialMatchSql
-from millpond.engines.timed.program import NeedProgram, PartialMatchProgram, TimeColumn, TimedProgram
+from millpond.engines.timed.program import (
+    InputProgram,
+    NeedProgram,
+    PartialMatchProgram,
+    TimeColumn,
+    TimedProgram,
+)
 from millpond.engines.timed.result_sql import (
     CLOSES,
     build_counted_matches,
@@ -23,7 +29,8 @@ from millpond.engines.timed.result_sql import (
     group_keys,
     match_expression,
 )
-from millpond.engines.timed.tables import all_rows, input_table, recent_rows, result_table
+from millpond.engines.timed.sharding import SHARDS, ShardColumns, find_shard_columns
+from millpond.engines.timed.tables import InputTable, all_rows, input_table, recent_rows, result_table
 from millpond.engines.timed.value_sql import to_micros
 from millpond.plan.closing import Closing, find_closings
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan, find_separate_needs
@@ -42,15 +49,17 @@ from millpond.runtime.terms import TermSql, Version
 
 
 def compile_timed(
-    plan: TimedPlan, dialect: Dialect, zone: str = "UTC", updates: bool = False
+    plan: TimedPlan, dialect: Dialect, zone: str = "UTC", updates: bool = False, divide: bool = False
 ) -> TimedProgram:
     """The program for a plan.
 
     ``dialect`` is that of the SQL that takes rows from the streams; all other SQL is DuckDB's.  ``zone`` is
     the time zone of the timestamps in the query.  A group that closes is written when it closes or, with
-    ``updates``, whenever it changes.  Relations have no rows until ``with_relations``.
+    ``updates``, whenever it changes.  With ``divide``, the state is divided into shards if the query allows
+    it.  Relations have no rows until ``with_relations``.
     """
-    compiler = _TimedCompiler(plan.query, dialect, zone, updates)
+    shard_columns = find_shard_columns(plan) if divide else None
+    compiler = _TimedCompiler(plan.query, dialect, zone, updates, shard_columns)
     selects = iter(plan.selects)
     for term in plan.query.terms:
         compiler.add_term(term, [next(selects) for _ in term.selects])
@@ -106,8 +115,11 @@ class _Target(NamedTuple):
 class _TimedCompiler:
     """Collects the programs of the needs and terms of a query."""
 
-    def __init__(self, query: Query, dialect: Dialect, zone: str, updates: bool) -> None:
+    def __init__(
+        self, query: Query, dialect: Dialect, zone: str, updates: bool, shard_columns: ShardColumns | None
+    ) -> None:
         self.query = query
+        self.shard_columns = shard_columns
         self.dialect = dialect
         self.zone = zone
         self.updates = updates
@@ -127,6 +139,7 @@ class _TimedCompiler:
             plan_fingerprint=self._fingerprint(schemas),
             aggregate=self._has_revisions,
             retracts=any(term.retracts for term in self.terms),
+            shards=1 if self.shard_columns is None else SHARDS,
         )
 
     def _fingerprint(self, schemas: Sequence[tuple[str, bytes]]) -> bytes:
@@ -348,6 +361,10 @@ class _TimedCompiler:
             self._inputs += 1
         return PartialMatchSql(timed, inputs, len(self.needs), self.zone)
 
+    def _compile_input(self, timed: TimedNeed, table: InputTable) -> InputProgram:
+        shard_column = (self.shard_columns or {}).get(table.stream) if table.streaming else None
+        return compile_input(timed, table, self.dialect, shard_column)
+
     def _add_need(
         self, sql: PartialMatchSql, result_rows: str, merge: str | None, target: _Target | None = None
     ) -> str:
@@ -357,7 +374,7 @@ class _TimedCompiler:
         joined = {id(a.old) for p in plans for a in p.arrivals if a.old is not None}
         self.needs.append(
             NeedProgram(
-                inputs=tuple(compile_input(sql.timed, each, self.dialect) for each in sql.inputs.values()),
+                inputs=tuple(self._compile_input(sql.timed, each) for each in sql.inputs.values()),
                 sets=tuple(_compile_set(sql, p, id(p.match_set) in joined) for p in plans),
                 result=name,
                 result_rows=result_rows,

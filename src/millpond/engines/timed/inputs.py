@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from millpond.engines.timed.program import InputProgram
+from millpond.engines.timed.sharding import SHARD, SHARDS
 from millpond.engines.timed.tables import InputTable
 from millpond.plan.needs import Measure
 from millpond.plan.partial_matches import TimedNeed
@@ -36,22 +37,25 @@ def find_used_columns(timed: TimedNeed, alias: str) -> tuple[Ref, ...]:
     return tuple(sorted(used, key=str))
 
 
-def compile_input(timed: TimedNeed, table: InputTable, dialect: Dialect) -> InputProgram:
-    """The program of an input; a relation has no rows yet."""
+def compile_input(
+    timed: TimedNeed, table: InputTable, dialect: Dialect, shard_column: str | None = None
+) -> InputProgram:
+    """The program of an input, whose rows are divided into shards by a column; a relation has no rows yet."""
     part = timed.part
+    columns = _row_columns(timed, table, dialect)
+    if shard_column is not None:
+        columns.append((SHARD, _shard_sql(timed, Ref(table.alias, shard_column), dialect)))
     row_filter = row_filter_sql(part, table.alias, dialect)
-    reduce = _reduce_sql(timed, table)
-    schema = _input_schema(timed, table, reduce)
+    schema = _input_schema(timed, table)
     return InputProgram(
         name=table.name,
         stream=table.stream,
         has_time=find_time_column(part.select, table.alias) is not None,
         names=tuple(ref.column for ref in table.columns),
         columns=tuple(
-            (table.batch_column(name), f"CASE WHEN {row_filter} THEN {text} END")
-            for name, text in _row_columns(timed, table, dialect)
+            (table.batch_column(name), f"CASE WHEN {row_filter} THEN {text} END") for name, text in columns
         ),
-        reduce=reduce,
+        reduce=_reduce_sql(timed, table, shard_column is not None),
         schema_bytes=schema_to_bytes(schema),
         rows=None if table.streaming else table_to_bytes(schema.empty_table()),
         retention=timed.retention(table.alias) if table.streaming else None,
@@ -72,6 +76,11 @@ def _row_columns(timed: TimedNeed, table: InputTable, dialect: Dialect) -> list[
     ]
 
 
+def _shard_sql(timed: TimedNeed, ref: Ref, dialect: Dialect) -> str:
+    type_ = timed.part.select.occurrence(ref.occurrence).table.column(ref.column).type
+    return f"CAST({dialect.shard_of([(quoted_column(dialect)(ref), type_)], SHARDS)} AS INT)"
+
+
 def _own_measures(timed: TimedNeed, table: InputTable) -> Iterator[tuple[int, Measure]]:
     """The measures over columns of the occurrence, with their numbers."""
     for i, measure in enumerate(timed.need.measures):
@@ -79,9 +88,10 @@ def _own_measures(timed: TimedNeed, table: InputTable) -> Iterator[tuple[int, Me
             yield i, measure
 
 
-def _reduce_sql(timed: TimedNeed, table: InputTable) -> str:
-    """The input table from a ``batch``; equal rows become one."""
-    keys = {name: table.batch_column(name) for name in ("t", *(f"x{i}" for i in range(len(table.columns))))}
+def _reduce_sql(timed: TimedNeed, table: InputTable, is_divided: bool) -> str:
+    """The input table from a ``batch``; equal rows become one.  If it is divided, with the shard of a row."""
+    names = ["t", *(f"x{i}" for i in range(len(table.columns))), *([SHARD] if is_divided else [])]
+    keys = {name: table.batch_column(name) for name in names}
     selected = [f"{column} AS {name}" for name, column in keys.items()]
     if timed.need.counted:
         selected.append("count(*) AS n")
@@ -95,8 +105,9 @@ def _reduce_sql(timed: TimedNeed, table: InputTable) -> str:
     )
 
 
-def _input_schema(timed: TimedNeed, table: InputTable, reduce: str) -> pa.Schema:
+def _input_schema(timed: TimedNeed, table: InputTable) -> pa.Schema:
     """The schema of the input table: that of an empty one."""
+    reduce = _reduce_sql(timed, table, is_divided=False)
     duck, columns = Dialect.DUCKDB, timed.part.select.occurrence(table.alias).table.all_columns
     row = ", ".join(f"CAST(NULL AS {duck.type_of(c.type)}) AS {duck.name_of(c.name)}" for c in columns)
     taken = ", ".join(

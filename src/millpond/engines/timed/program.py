@@ -20,8 +20,9 @@ class InputProgram:
 
     ``names`` are the columns that are read, as the stream names them.  ``columns`` are SQL expressions over a
     row, by name; the first is the timestamp, or NULL for rows that cannot match.  ``reduce`` is SQL that
-    makes the input table from a ``batch`` of these columns.  ``has_time``: the stream has application time.
-    ``rows`` are those of a relation, as Arrow IPC; None for a stream.  With windows, rows are kept for
+    makes the input table from a ``batch`` of these columns, with the shard of a row if there are several.
+    ``has_time``: the stream has application time.  ``rows`` are those of a relation, as Arrow IPC; None for a
+    stream.  With windows, rows are kept for
     ``retention`` microseconds.
     """
 
@@ -121,7 +122,7 @@ class TimedProgram:
     """A compiled query over application time.
 
     ``schemas`` are those of the tables in the state store, by name.  ``plan_fingerprint`` identifies the
-    query and its SQL, without the rows of relations.
+    query and its SQL, without the rows of relations.  ``shards`` is the number of shards of the state.
     """
 
     needs: tuple[NeedProgram, ...]
@@ -131,6 +132,7 @@ class TimedProgram:
     plan_fingerprint: bytes
     aggregate: bool
     retracts: bool
+    shards: int = 1
 
     @cached_property
     def fingerprint(self) -> bytes:

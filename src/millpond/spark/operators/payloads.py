@@ -24,12 +24,12 @@ _ARROW_SCHEMA = pa.schema(
 )
 
 
-def build_payload_batch(payloads: Sequence[bytes], first: int = 0) -> pa.RecordBatch:
-    """One payload for each shard, from the ``first`` shard on."""
+def build_payload_batch(payloads: Sequence[bytes], shards: Sequence[int] | None = None) -> pa.RecordBatch:
+    """One payload for each of the ``shards``; by default, these are numbered from 0 on."""
     count = len(payloads)
     nothing = pa.nulls(count, pa.string())
     columns = [
-        pa.array(range(first, first + count), pa.int32()),
+        pa.array(range(count) if shards is None else shards, pa.int32()),
         pa.array(payloads, pa.binary()),
         nothing,
         nothing,

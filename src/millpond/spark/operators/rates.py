@@ -45,7 +45,7 @@ class RateMapper:
             return batch
 
         yield from self.mapper(map(count, batches))
-        yield build_payload_batch([encode_counts(counts, self.program.fingerprint)], RATES_SHARD)
+        yield build_payload_batch([encode_counts(counts, self.program.fingerprint)], [RATES_SHARD])
 
 
 def process_rates(

@@ -25,6 +25,7 @@ from millpond.engines.timed.reorder_buffer import (
     release_rows,
 )
 from millpond.engines.timed.row_chunks import ChunkCache
+from millpond.engines.timed.sharding import SHARD_NUMBERS, divide_rows
 from millpond.engines.timed.state import ShardState, decode_payload, encode_payload, merge_payloads
 from millpond.runtime.row_kinds import LATE, RowKind
 from millpond.spark.operators.output import build_rejected_rows, build_report_row, build_result_rows
@@ -44,7 +45,7 @@ def get_chunk_cache() -> ChunkCache:
 
 @dataclass(frozen=True)
 class TimedMapper:
-    """Collects a task's rows of one stream, and the latest timestamp among them."""
+    """Collects a task's rows of one stream for the shards, and the latest timestamp among them."""
 
     program: TimedProgram
     stream: str
@@ -60,13 +61,13 @@ class TimedMapper:
             if not good.num_rows:
                 continue
             for each in inputs:
-                parts[each.name].append(db.query(each.reduce, {"batch": good}).cast(each.schema))
+                parts[each.name].append(db.query(each.reduce, {"batch": good}))
             if TIMESTAMP in good.schema.names:
                 last = pc.max(good.column(TIMESTAMP)).as_py()
                 latest = last if latest is None or (last is not None and last > latest) else latest
         rows = {name: pa.concat_tables(tables) for name, tables in parts.items() if tables}
         progress = {} if latest is None else {self.stream: latest}
-        yield build_payload_batch([encode_payload(self.program, rows, progress)])
+        yield _build_payloads(self.program, divide_rows(inputs, self.program.shards, rows), progress)
 
 
 @dataclass(frozen=True)
@@ -77,13 +78,21 @@ class EndOfInputMapper:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if sum(batch.num_rows for batch in batches):
-            yield build_payload_batch([encode_payload(self.program, {}, {END: 0})])
+            yield _build_payloads(self.program, [{}] * self.program.shards, {END: 0})
+
+
+def _build_payloads(
+    program: TimedProgram, divided: Sequence[Mapping[str, pa.Table]], progress: Mapping[str, int]
+) -> pa.RecordBatch:
+    """A payload for each shard: its rows, and the progress of the streams, which every shard needs."""
+    payloads = [encode_payload(program, rows, progress) for rows in divided]
+    return build_payload_batch(payloads, SHARD_NUMBERS if program.shards > 1 else None)
 
 
 class TimedProcessor(ShardProcessor):
-    """Holds the reorder buffer and the partial matches.
+    """Holds the reorder buffer and the partial matches of a shard.
 
-    All streams share one order of time, so one task processes a micro-batch, on all cores of its machine.
+    All streams share one order of time.  If there is only one shard, its task uses all cores of the machine.
     """
 
     def __init__(self, program: TimedProgram, width: int, types: Sequence[str] | None) -> None:
@@ -95,7 +104,8 @@ class TimedProcessor(ShardProcessor):
         if shard == RATES_SHARD:
             yield from process_rates(self, self.program, payloads)
             return
-        db, program = get_worker_duckdb(os.cpu_count() or 1), self.program
+        program = self.program
+        db = get_worker_duckdb(1 if program.shards > 1 else os.cpu_count() or 1)
         state = ShardState(program, self, get_chunk_cache())
         rows, progress = merge_payloads(decode_payload(program, data) for data in payloads)
         release = release_rows(program, state.clock, state.rows, rows, progress, time.time(), self.started)

@@ -88,12 +88,12 @@ def test_restarts_and_repeated_batches_do_not_change_the_answer(
         for number, batch in enumerate(batches):
             ended = number == len(batches) - 1
             if rng.random() < 0.3:  # an attempt that fails at the end, on part of the rows
-                emitted, groups, first = local.emitted.copy(), dict(local.groups), local._first
-                stored = dict(local.store.values)
+                emitted, groups = local.emitted.copy(), dict(local.groups)
+                stored = dict(local.stores[0].values)
                 local.cache = rng.choice(workers)
                 local.receive(batch[: rng.randint(0, len(batch))], ended=ended)
-                local.emitted, local.groups, local._first = emitted, groups, first
-                local.store = MemoryStore(stored)
+                local.emitted, local.groups = emitted, groups
+                local.stores = [MemoryStore(stored)]
             local.cache = rng.choice([*workers, ChunkCache()])
             for name, row in local.receive(batch, ended=ended):
                 seen[name].append(row)
@@ -182,9 +182,10 @@ def test_a_micro_batch_writes_its_own_rows_only() -> None:
     rows = [("S", {"A": n, "I": datetime(2024, 1, 1) + timedelta(milliseconds=n)}) for n in range(20_000)]
     last = {"B": -1, "J": datetime(2024, 1, 1, 0, 0, 19)}
     local.receive([*rows, ("T", last)])
-    local.store.written = 0
+    (store,) = local.stores
+    store.written = 0
     local.receive([("S", {"A": 1, "I": datetime(2024, 1, 1, 0, 0, 20)}), ("T", last)])
-    assert local.store.written < 5000 < sum(map(len, local.store.values.values()))
+    assert store.written < 5000 < sum(map(len, store.values.values()))
 
 
 def test_a_worker_reads_only_chunks_that_it_does_not_have() -> None:
@@ -196,12 +197,12 @@ def test_a_worker_reads_only_chunks_that_it_does_not_have() -> None:
             read.append(key)
             return super().get_value(key)
 
-    local.store = Watched()
+    local.stores = [Watched()]
     for second in range(3):
         row = {"A": 1, "I": datetime(2024, 1, 1, 0, 0, second)}
         local.receive([("S", row), ("T", {"B": 1, "J": row["I"]})])
     assert set(read) == {HEADER_KEY}
     read.clear()
-    state = ShardState(local.program, local.store, ChunkCache())
+    state = ShardState(local.program, local.stores[0], ChunkCache())
     assert state.rows.select(local.program.inputs_of("S")[0].name).num_rows == 3
     assert len(read) > 1
