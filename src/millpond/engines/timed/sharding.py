@@ -3,7 +3,8 @@
 A query is divided if it has windows and, in every part, all streams are joined by equality on one key: then
 all rows of a match are in one shard.  A bag of rows is the sum of what the shards emit.  Groups, and the rows
 of DISTINCT, are divided if they contain the key, so that no two shards hold the same one.  Everything else
-stays in one shard: joins without an equality, groups without the key, and UNION of sets.
+stays in one shard: joins without an equality, groups without the key, UNION of sets, and queries over tables
+that are computed from others.
 
 Every shard learns how far each stream has advanced, so all of them release the same stretch of time.
 """
@@ -38,10 +39,16 @@ Rows = dict[str, pa.Table]
 def find_shard_columns(plan: TimedPlan) -> ShardColumns | None:
     """The column by which each stream is divided; None if the query stays in one shard."""
     parts = [p for s in plan.selects for part, needs in s.parts for p in (part, *(n.part for n in needs))]
-    if not any(TimeOrder(part).horizon for part in parts):
+    if not any(TimeOrder(part).horizon for part in parts) or not _read_declared_tables(parts, plan.query):
         return None
     found = (columns for columns in _find_common_columns(parts) if _contain_the_key(plan.query, columns))
     return next(found, None)
+
+
+def _read_declared_tables(parts: Sequence[Part], query: Query) -> bool:
+    """Whether every occurrence is a declared table, and not computed from others."""
+    occurrences = (o for part in parts for o in part.select.occurrences if o.alias != THRESHOLD)
+    return all(query.tables.get(o.table.name) == o.table for o in occurrences)
 
 
 def _find_common_columns(parts: Sequence[Part]) -> Iterator[dict[str, str]]:
