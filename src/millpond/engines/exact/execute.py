@@ -35,7 +35,7 @@ def find_changes(
     tables = {
         version.of(slot.name): synopsis.table(slot)
         for slot in slots
-        for version, synopsis in zip(Version, versions, strict=True)
+        for version, synopsis in zip((Version.BEFORE, Version.ADDED, Version.AFTER), versions, strict=True)
     }
     if term.chunked and term.added is None:
         tables |= _filter_by_position(slots, tables)
