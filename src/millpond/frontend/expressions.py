@@ -75,7 +75,7 @@ def _layers(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _bind(reader: Reader, node: exp.Expr) -> Bound:
-    called = read_time_call(reader.scope, node)
+    called = read_time_call(reader.scope, node, reader.grouped is not None)
     if called is not None:
         _guard_derived(reader, node, called)
         return called
@@ -142,7 +142,9 @@ def _bind_window(reader: Reader, node: exp.Column) -> Bound | None:
     window = read_time_call(reader.scope, reader.windows[name])
     assert window is not None
     _guard_derived(reader, node, window)
-    return pick_edge(reader.scope, window, node.name) if qualifier else replace(window, name=node.name)
+    if not qualifier:
+        return replace(window, name=node.name)
+    return pick_edge(reader.scope, window, node.name, reader.grouped is not None)
 
 
 def _guard_derived(reader: Reader, node: exp.Expr, bound: Bound) -> None:

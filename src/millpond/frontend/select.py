@@ -29,7 +29,7 @@ from millpond.query.model import (
     Table,
     Term,
 )
-from millpond.query.trees import refs
+from millpond.query.trees import item_refs, refs
 from millpond.query.types import WINDOW, SqlType
 
 MAX_SELECTS = 100
@@ -149,10 +149,9 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
     bound = [bind_star_column(reader, i.node, *i.column) if i.column else bind(reader, i.node) for i in items]
     having = _read_having(reader, node.args.get("having"), items)
     text, place = statement.slice(node), statement.at(node)
-    shown = [ref for each in bound for ref in refs(each.expression)]
-    add_bucket_ends(scope, [*(group_by if group_by is not None else shown)])
+    named, packed = _name_items(reader, items, bound)
+    add_bucket_ends(scope, [*(group_by if group_by is not None else item_refs(named))])
     occurrences = tuple(with_derived(o, list(scope.derived.get(o.alias, {}).values())) for o in occurrences)
-    named, packed = _name_items(scope, items, bound)
     select = Select(occurrences, named, where, group_by, having, text, place)
     return _TypedSelect(select, tuple(each.type for each in bound), packed)
 
@@ -258,7 +257,7 @@ def _expand_star(statement: Statement, node: exp.Expr, scope: Scope) -> list[_Se
 
 
 def _name_items(
-    scope: Scope, items: Sequence[_SelectItem], bound: Sequence[Bound]
+    reader: Reader, items: Sequence[_SelectItem], bound: Sequence[Bound]
 ) -> tuple[tuple[Item, ...], tuple[tuple[int, str], ...]]:
     """The items under their names, and the windows among them: each is two items, its start and its end."""
     unique = unique_names([item.alias or each.name for item, each in zip(items, bound, strict=True)])
@@ -267,7 +266,8 @@ def _name_items(
     for item, each, name in zip(items, bound, unique, strict=True):
         if each.type is WINDOW:
             windows.append((len(out), name))
-            edges = [pick_edge(scope, each, edge) for edge in ("start", "end")]
+            is_grouped = reader.grouped is not None
+            edges = [pick_edge(reader.scope, each, edge, is_grouped) for edge in ("start", "end")]
             out += [Item(edge.expression, f"{name} {edge.name}", item.text) for edge in edges]
         else:
             out.append(Item(each.expression, name, item.text))
@@ -324,9 +324,11 @@ def _read_group_column(scope: Scope, node: exp.Expr, items: Sequence[_SelectItem
         target = strip_parentheses(statement, item.node)
     elif isinstance(target, exp.Column) and not target.args.get("table") and not scope.knows(target):
         target = strip_parentheses(statement, _find_aliases(items).get(target.name.lower(), target))
-    called = read_time_call(scope, target)
-    if called is not None and isinstance(called.expression, Ref):
-        return called.expression
+    called = read_time_call(scope, target, grouped=True)
+    if (
+        called is not None
+    ):  # the end of a window, which is a fixed time after its start, gives the same groups
+        return next(iter(refs(called.expression)))
     if isinstance(target, exp.Column) and not isinstance(target.this, exp.Star):
         return scope.find_column(target)[0]
     if isinstance(target, exp.Rollup | exp.Cube | exp.GroupingSets):

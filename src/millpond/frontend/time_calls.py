@@ -26,13 +26,17 @@ from millpond.query.types import INTERVAL, TIMESTAMP, WINDOW
 _EDGES = ("START", "END")
 
 
-def read_time_call(scope: Scope, node: exp.Expr) -> Bound | None:
-    """The derived column that a call stands for, under Spark's name for it; None if it is no such call."""
+def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound | None:
+    """The derived column that a call stands for, under Spark's name for it; None if it is no such call.
+
+    ``grouped``: it is computed from the columns of a group, not from those of a row.
+    """
     if isinstance(node, exp.Dot) and node.name.upper() in _EDGES:
         inner = read_time_call(scope, node.this)
         if inner is not None and _is_window(node.this):
             scope.statement.leaves.update(_tokens(scope.statement, node))
-            return replace(pick_edge(scope, inner, node.name), name=f"window.{node.name.lower()}")
+            edge = pick_edge(scope, inner, node.name, grouped)
+            return replace(edge, name=f"window.{node.name.lower()}")
     call = _read_call(scope.statement, node)
     if call is None:
         _refuse_other_arguments(scope.statement, node)
@@ -47,8 +51,12 @@ def read_time_call(scope: Scope, node: exp.Expr) -> Bound | None:
             return None
         message = f"{function} needs a TIMESTAMP, but {one_line(str(ref))} is {kind}"
         raise SqlTypeError(message, scope.statement.at(node))
+    argument = _argument(scope, ref)
+    if function == "WINDOW" and not argument.is_time:
+        message = f"window needs the time column of a stream, but {one_line(str(ref))} is none"
+        raise SqlError(message, scope.statement.at(node))
     try:
-        column = maker(_argument(scope, ref), function, arguments)
+        column = maker(argument, function, arguments)
     except UnknownFormError as problem:
         message = f"{scope.statement.excerpt(node)} {problem}"
         raise SqlError(message, scope.statement.at(node)) from None
@@ -57,16 +65,20 @@ def read_time_call(scope: Scope, node: exp.Expr) -> Bound | None:
     return Bound(scope.derive(ref.occurrence, column), kind, name)
 
 
-def pick_edge(scope: Scope, window: Bound, edge: str) -> Bound:
-    """The start or the end of a window."""
+def pick_edge(scope: Scope, window: Bound, edge: str, grouped: bool) -> Bound:
+    """The start or the end of a window; ``grouped`` as in ``read_time_call``."""
     if edge.upper() == "START":
         return Bound(window.expression, TIMESTAMP, "start")
     start = window.expression
     assert isinstance(start, Ref)
-    function = find_time_function(scope.column(start))
+    column = scope.column(start)
+    function = find_time_function(column)
     assert function is not None
-    width = Literal(timedelta(microseconds=function.width), INTERVAL)
-    return Bound(Arithmetic("+", start, width), TIMESTAMP, "end")
+    if grouped:
+        width = Literal(timedelta(microseconds=function.width), INTERVAL)
+        return Bound(Arithmetic("+", start, width), TIMESTAMP, "end")
+    end = make_end(find_argument(scope, start), function.unit, column)
+    return Bound(scope.derive(start.occurrence, end), TIMESTAMP, "end")
 
 
 def find_time_function(column: Column) -> TimeFunction | None:
@@ -96,6 +108,8 @@ def _tokens(statement: Statement, node: exp.Expr) -> range:
     if isinstance(node, exp.Extract):  # sqlglot records no position for it
         first = next((i for i in range(first, -1, -1) if statement.word(i) == "EXTRACT"), first)
         last = next((i for i in range(last, len(statement.tokens)) if statement.word(i) == ")"), last)
+    if isinstance(node, exp.Cast) and statement.word(last + 1) == "::":
+        last += 2
     return range(first, last + 1)
 
 
@@ -163,9 +177,9 @@ def add_bucket_ends(scope: Scope, columns: list[Ref]) -> None:
         unit = find_closing_unit(functions.values())
         if unit is None or occurrence.table.time is None:
             continue
-        window = next((c for c in made if c.name.endswith(".start") and functions[c.name].unit == unit), None)
+        ending = [c for c in made if (f := functions.get(c.name)) and f.unit == unit and f.end is not None]
         argument = _argument(scope, Ref(occurrence.alias, occurrence.table.time))
-        scope.derive(occurrence.alias, make_end(argument, unit, window))
+        scope.derive(occurrence.alias, make_end(argument, unit, ending[0] if ending else None))
 
 
 def with_derived(occurrence: Occurrence, columns: list[Column]) -> Occurrence:

@@ -12,13 +12,12 @@ from datetime import date, datetime, timedelta
 
 from millpond.frontend.scope import Scope
 from millpond.frontend.time_calls import find_argument, find_time_function
-from millpond.frontend.time_functions import truncate
-from millpond.query.calendar import SECOND, find_closing_unit
+from millpond.frontend.time_functions import count_as_time, truncate
+from millpond.query.calendar import find_closing_unit
 from millpond.query.model import Arithmetic, Expr, Literal, Op, Ref
 from millpond.query.types import BIGINT, DATE, INT, INTERVAL, STRING, TIMESTAMP
 
 _EPOCH = datetime(1970, 1, 1)
-_UNIT_OF_WIDTH = {SECOND: "second", 1_000: "millisecond", 1: "microsecond"}
 
 
 @dataclass(frozen=True)
@@ -103,15 +102,13 @@ def _convert(scope: Scope, side: Expr, scale: _Scale) -> Expr | None:
         return None
     function = find_time_function(scope.column(side))
     assert function is not None
-    unit = function.unit if isinstance(function.unit, str) else _UNIT_OF_WIDTH[function.unit]
-    return _truncate(scope, side, unit)
+    if isinstance(function.unit, str):
+        return _truncate(scope, side, function.unit)
+    return scope.derive(side.occurrence, count_as_time(find_argument(scope, side), scope.column(side)))
 
 
 def _truncate(scope: Scope, ref: Ref, unit: str) -> Ref:
-    argument = find_argument(scope, ref)
-    if unit == "microsecond":
-        return Ref(ref.occurrence, argument.column.name)
-    return scope.derive(ref.occurrence, truncate(argument, unit))
+    return scope.derive(ref.occurrence, truncate(find_argument(scope, ref), unit))
 
 
 def _midnight(day: object) -> datetime | None:

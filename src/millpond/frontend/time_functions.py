@@ -83,9 +83,10 @@ EXTRACTED = {
     **{"MINUTES": "MINUTE", "MIN": "MINUTE", "MINS": "MINUTE", "M": "MINUTE"},
 }
 _EPOCH_UNITS = {
-    **dict.fromkeys(("UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP", "UNIX_SECONDS"), ("second", SECOND)),
-    "UNIX_MILLIS": ("millisecond", 1_000),
-    "UNIX_MICROS": ("microsecond", MICROSECOND),
+    **dict.fromkeys(("UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP"), ("unix_timestamp", SECOND)),
+    "UNIX_SECONDS": ("unix_seconds", SECOND),
+    "UNIX_MILLIS": ("unix_millis", 1_000),
+    "UNIX_MICROS": ("unix_micros", MICROSECOND),
 }
 
 
@@ -198,14 +199,30 @@ def _make_date(argument: Argument, function: str, arguments: list[str]) -> Colum
 def _make_epoch(argument: Argument, function: str, arguments: list[str]) -> Column:
     """``unix_timestamp(ts)``: whole seconds since 1970."""
     _expect(arguments, 0)
-    unit, width = _EPOCH_UNITS[function]
-    name = "unix_seconds" if unit == "second" else function.lower()
-    time = TimeFunction(width, monotone=True)
-    duckdb = f"CAST(floor(epoch_us({argument.duckdb}) / {width}) AS BIGINT)"
-    if width == MICROSECOND:
-        duckdb = f"epoch_us({argument.duckdb})"
+    name, width = _EPOCH_UNITS[function]
     text = f"{name}({argument.column.name})"
-    return _column(argument, text, BIGINT, (f"{name}({argument.spark})", duckdb), time=time)
+    micros = f"epoch_us({argument.duckdb})"
+    # unix_timestamp rounds towards 1970, the others down.
+    rest = f"{micros} % {width}" if name == "unix_timestamp" else f"({micros} % {width} + {width}) % {width}"
+    texts = f"{name}({argument.spark})", f"({micros} - ({rest})) // {width}"
+    time = TimeFunction(width, monotone=True, end=f"end of {text}")
+    return _column(argument, text, BIGINT, texts, time=time)
+
+
+def count_as_time(argument: Argument, counted: Column) -> Column:
+    """The timestamp that is as many seconds (or shorter units) after 1970 as a column counts."""
+    derivation, start = counted.derivation, replace(argument, column=counted)
+    assert derivation is not None and derivation.time is not None
+    width = derivation.time.width
+    text = f"timestamp of {counted.name}"
+    micros = f"{start.spark} * {width}", f"{start.duckdb} * {width}"
+    name, time = Ref(argument.table, text), Ref(argument.table, argument.column.name)
+    facts = (
+        Comparison(time, Op.LT, Arithmetic("+", name, _length(width)), text),
+        Comparison(name, Op.LT, Arithmetic("+", time, _length(width)), text),
+    )
+    function = TimeFunction(width, monotone=True, end=derivation.time.end)
+    return _column(argument, text, TIMESTAMP, _to_times(*micros), facts, function)
 
 
 def _make_window(argument: Argument, function: str, arguments: list[str]) -> Column:
@@ -221,10 +238,11 @@ def _make_window(argument: Argument, function: str, arguments: list[str]) -> Col
     if offset >= slide:
         raise UnknownFormError("starts later than its first slide ends")
     shown = ", ".join(f"'{format_duration(each)}'" for each in _shorten(width, slide, offset))
-    text = f"window({argument.column.name}, {shown}).start"
+    name = f"window({argument.column.name}, {shown})"
+    text = f"{name}.start"
     facts = _bucket_facts(argument, text, width)
     repeated = slide < width
-    time = TimeFunction(width, frozenset(), True, slide if repeated else None, offset)
+    time = TimeFunction(width, frozenset(), True, slide if repeated else None, offset, f"{name}.end")
     spark, duckdb = (_window_starts(argument, width, slide, offset, spark) for spark in (True, False))
     return _column(argument, text, TIMESTAMP, (spark, duckdb), facts, time, repeated)
 
@@ -291,46 +309,59 @@ def _string(text: str, spark: bool) -> str:
 # --- columns -----------------------------------------------------------------------------------------
 
 
-def make_end(argument: Argument, unit: str | int, window: Column | None) -> Column:
-    """The end of a bucket: no later row has its value.  ``window`` is the start of a window of that width."""
-    name = name_end(argument.column.name, unit)
-    if window is not None and isinstance(unit, int):
-        name = window.name.removesuffix(".start") + ".end"
-        start = replace(argument, column=window)
-        spark = f"{start.spark} + {_interval(unit, spark=True)}"
-        duckdb = f"{start.duckdb} + {_interval(unit, spark=False)}"
-    elif isinstance(unit, int):
-        starts = [_window_starts(argument, unit, unit, 0, spark) for spark in (True, False)]
-        spark = f"{starts[0]} + {_interval(unit, spark=True)}"
-        duckdb = f"{starts[1]} + {_interval(unit, spark=False)}"
-    elif LONGEST[unit] < DAY:
-        width = LONGEST[unit] + argument.slack
-        spark = f"date_trunc('{unit}', {argument.spark}) + {_interval(width, spark=True)}"
-        duckdb = (
-            f"CAST(date_trunc('{unit}', {argument.duckdb}) AS TIMESTAMP) + {_interval(width, spark=False)}"
-        )
-    else:  # by dates, as a local day or month can be longer or shorter than in UTC
-        months = {"year": 12, "quarter": 3, "month": 1}.get(unit)
-        day = f"CAST({argument.spark} AS DATE)"
-        first = day if unit == "day" else f"trunc({argument.spark}, '{unit}')"
-        after = (
-            f"add_months({first}, {months})" if months else f"date_add({first}, {7 if unit == 'week' else 1})"
-        )
-        spark = f"CAST({after} AS TIMESTAMP)"
-        duckdb = f"CAST(date_trunc('{unit}', {argument.duckdb}) + INTERVAL 1 {unit} AS TIMESTAMP)"
-    return Column(name, TIMESTAMP, argument.column.nullable, Derivation(spark, duckdb))
+def make_end(argument: Argument, unit: str | int, column: Column | None) -> Column:
+    """The end of a bucket: no later row has its value.
+
+    ``column`` is the bucket, if it is a window or counts a unit; otherwise the end is that of the unit.
+    """
+    derivation = column.derivation if column is not None else None
+    facts: tuple[Condition, ...] = ()
+    if column is not None and derivation is not None and derivation.time is not None:
+        start = replace(argument, column=column)
+        width, name = derivation.time.width, derivation.time.end
+        assert name is not None
+        texts = f"unix_micros({start.spark}) + {width}", f"epoch_us({start.duckdb}) + {width}"
+        if column.type is TIMESTAMP:
+            end = Arithmetic("+", Ref(argument.table, column.name), _length(width))
+            facts = (Comparison(Ref(argument.table, name), Op.EQ, end, name),)
+        else:
+            texts = f"({start.spark} + 1) * {width}", f"({start.duckdb} + 1) * {width}"
+        texts = _to_times(*texts)
+    else:
+        assert isinstance(unit, str)
+        name, texts = name_end(argument.column.name, unit, ()), _end_of_unit(argument, unit)
+    time = derivation.time if facts and derivation is not None else None
+    return Column(name, TIMESTAMP, argument.column.nullable, Derivation(*texts, facts, time))
 
 
-def _interval(micros: int, spark: bool) -> str:
-    seconds = f"{micros // SECOND}.{micros % SECOND:06d}"
-    return f"INTERVAL '{seconds}' SECOND" if spark else f"to_microseconds({micros})"
+def _end_of_unit(argument: Argument, unit: str) -> tuple[str, str]:
+    """The end of a calendar unit, for Spark and for DuckDB."""
+    if LONGEST[unit] < DAY:
+        start, width = truncate(argument, unit).derivation, LONGEST[unit] + argument.slack
+        assert start is not None
+        return _to_times(f"unix_micros({start.sql}) + {width}", f"epoch_us({start.duckdb}) + {width}")
+    # By dates, as a local day or month can be longer or shorter than in UTC.
+    first = f"CAST({argument.spark} AS DATE)" if unit == "day" else f"trunc({argument.spark}, '{unit}')"
+    months, days = {"year": 12, "quarter": 3, "month": 1}.get(unit), {"week": 7, "day": 1}.get(unit)
+    after = f"add_months({first}, {months})" if months else f"date_add({first}, {days})"
+    duckdb = f"CAST(date_trunc('{unit}', {argument.duckdb}) + INTERVAL 1 {unit} AS TIMESTAMP)"
+    return f"CAST({after} AS TIMESTAMP)", duckdb
+
+
+def _to_times(spark: str, duckdb: str) -> tuple[str, str]:
+    """Timestamps, from microseconds since 1970."""
+    return f"timestamp_micros({spark})", f"make_timestamp({duckdb})"
 
 
 def _bucket_facts(argument: Argument, name: str, width: int) -> tuple[Condition, ...]:
     """``bucket <= ts`` and ``ts < bucket + width``."""
     bucket, time = Ref(argument.table, name), Ref(argument.table, argument.column.name)
-    end = Arithmetic("+", bucket, Literal(timedelta(microseconds=width), INTERVAL))
+    end = Arithmetic("+", bucket, _length(width))
     return Comparison(bucket, Op.LE, time, name), Comparison(time, Op.LT, end, name)
+
+
+def _length(micros: int) -> Literal:
+    return Literal(timedelta(microseconds=micros), INTERVAL)
 
 
 def _column(

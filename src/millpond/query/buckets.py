@@ -44,10 +44,7 @@ def find_bucket(select: Select, alias: str, columns: Iterable[Ref]) -> Bucket | 
     unit = find_closing_unit(functions.values())
     if unit is None:
         return None
-    end = name_end(table.time, unit)
-    for ref, function in functions.items():
-        if ref.column.endswith(".start") and function.unit == unit:
-            end = ref.column.removesuffix(".start") + ".end"
+    end = name_end(table.time, unit, functions.values())
     width = TimeFunction(unit).width
     slides = [-(-function.width // function.slide) for function in functions.values() if function.slide]
     return Bucket(tuple(functions), Ref(alias, end), width, prod(slides))

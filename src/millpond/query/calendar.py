@@ -49,7 +49,8 @@ class TimeFunction:
     ``unit`` is the finest calendar unit that the function depends on, or the width of a window in
     microseconds.  ``fields`` are the calendar fields that it determines.  A ``monotone`` function never takes
     a value again after another one.  A window has an ``offset``; if it slides, it starts every ``slide``
-    microseconds, and a row has several values.
+    microseconds, and a row has several values.  ``end`` is the name of the column with the end of a value; by
+    default it is that of the unit.
     """
 
     unit: str | int
@@ -57,6 +58,7 @@ class TimeFunction:
     monotone: bool = False
     slide: int | None = None
     offset: int = 0
+    end: str | None = None
 
     @property
     def width(self) -> int:
@@ -97,10 +99,11 @@ def find_closing_unit(functions: Iterable[TimeFunction]) -> str | int | None:
     return min(units, key=lambda u: u if isinstance(u, int) else LONGEST[u], default=None)
 
 
-def name_end(column: str, unit: str | int) -> str:
-    """The name of the derived column that is the end of a timestamp's unit.
+def name_end(column: str, unit: str | int, functions: Iterable[TimeFunction]) -> str:
+    """The name of the derived column that is the end of the bucket of some functions of a column.
 
-    >>> name_end("ts", "month"), name_end("ts", 1_000_000)
-    ('end of month of ts', 'end of 1000000 us of ts')
+    >>> name_end("ts", "month", [])
+    'end of month of ts'
     """
-    return f"end of {unit} of {column}" if isinstance(unit, str) else f"end of {unit} us of {column}"
+    named = (function.end for function in functions if function.unit == unit and function.end is not None)
+    return next(named, f"end of {unit} of {column}")

@@ -1,0 +1,120 @@
+"""Functions of a timestamp give on Spark, in DuckDB and in the reference evaluation what Spark SQL gives."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millpond.frontend.parse import parse_query
+from millpond.frontend.select import unique_names
+from millpond.query.buckets import find_bucket
+from millpond.query.evaluate import answer, compile_condition
+from millpond.query.model import Column, Query, Table
+from millpond.query.types import TIMESTAMP
+from millpond.runtime.derive import derive_rows
+from millpond.runtime.sql import Dialect, expression_sql
+from millpond.spark.answer import infer_result_schema
+from millpond.spark.sources.derived import add_derived_columns
+from millpond.spark.sources.opened import OpenSource
+from tests.support.time_functions import CALLS, SLIDING, WINDOWS, random_timestamps
+
+TABLE = Table("a", (Column("ts", TIMESTAMP),), True, time="ts")
+SELECTS = (
+    f"SELECT ts, {', '.join(CALLS)} FROM a",
+    *(f"SELECT ts, window(ts, {each}) FROM a" for each in (*WINDOWS, *SLIDING)),
+)
+
+
+@pytest.fixture(params=["UTC", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu"])
+def zone(request: pytest.FixtureRequest, spark: SparkSession) -> str:
+    spark.conf.set("spark.sql.session.timeZone", request.param)
+    request.addfinalizer(lambda: spark.conf.set("spark.sql.session.timeZone", "UTC"))
+    return str(request.param)
+
+
+def open_rows(spark: SparkSession, timestamps: Sequence[datetime]) -> DataFrame:
+    micros = [(round((each - datetime(1970, 1, 1)) / timedelta(microseconds=1)),) for each in timestamps]
+    frame = spark.createDataFrame(micros, "micros BIGINT").select(F.timestamp_micros("micros").alias("ts"))
+    frame.createOrReplaceTempView("a")
+    return frame
+
+
+def collect(frame: DataFrame) -> Counter[tuple[Any, ...]]:
+    """The rows; a window is two values, and timestamps are microseconds."""
+    columns = []
+    for index, field in enumerate(frame.schema.fields):
+        column = F.col(f"c{index}")
+        kind = field.dataType.simpleString()
+        if kind.startswith("struct"):
+            columns += [F.unix_micros(column["start"]), F.unix_micros(column["end"])]
+        else:
+            columns.append(F.unix_micros(column) if kind == "timestamp" else column)
+    renamed = frame.toDF(*(f"c{index}" for index in range(len(frame.columns))))
+    return Counter(tuple(row) for row in renamed.select(*columns).collect())
+
+
+def select_derived(spark: SparkSession, query: Query, rows: DataFrame) -> DataFrame:
+    source = add_derived_columns(OpenSource(rows, False), query.tables["a"])
+    texts = [
+        expression_sql(item.expression, lambda ref: Dialect.SPARK.name_of(ref.column), Dialect.SPARK)
+        for item in query.selects[0].items
+    ]
+    return source.frame.select(*(F.expr(text).alias(f"c{i}") for i, text in enumerate(texts)))
+
+
+def as_collected(value: Any) -> Any:
+    is_time = isinstance(value, datetime)
+    return round((value - datetime(1970, 1, 1)) / timedelta(microseconds=1)) if is_time else value
+
+
+def test_derived_columns_are_what_spark_computes(spark: SparkSession, zone: str) -> None:
+    timestamps = random_timestamps(random.Random(14), 300)
+    rows = open_rows(spark, timestamps)
+    for select in SELECTS:
+        query = parse_query(select, {"a": TABLE}, zone)
+        wanted = collect(spark.sql(select))
+        assert collect(select_derived(spark, query, rows)) == wanted
+        if zone == "UTC":
+            local = answer(query, derive_rows(query, {"a": [{"ts": each} for each in timestamps]}))
+            assert Counter({tuple(map(as_collected, row)): n for row, n in local.items()}) == wanted
+
+
+def test_facts_hold_and_buckets_end(spark: SparkSession, zone: str) -> None:
+    """Facts hold in every zone; a bucket has one end, and no row of it comes later."""
+    rows = open_rows(spark, random_timestamps(random.Random(15), 2_000))
+    buckets = [(call,) for call in CALLS] + [
+        ("year(ts)", "month(ts)"),
+        ("date(ts)", "hour(ts)", "minute(ts)"),
+    ]
+    buckets += [(f"window(ts, {each})",) for each in (*WINDOWS, *SLIDING)]
+    for calls in buckets:
+        query = parse_query(f"SELECT count(*) FROM a GROUP BY {', '.join(calls)}", {"a": TABLE}, zone)
+        table = query.tables["a"]
+        found = add_derived_columns(OpenSource(rows, False), table).frame.toArrow().to_pylist()
+        facts = [f for c in table.derived if c.derivation is not None for f in c.derivation.facts]
+        holds = [compile_condition(fact, {"a": 0}) for fact in facts]
+        assert all(test((row,)) is not False for row in found for test in holds), calls
+        group = query.selects[0].group_by or ()
+        bucket = find_bucket(query.selects[0], "a", group)
+        if bucket is not None:
+            end, keys = bucket.end.column, [ref.column for ref in group]
+            by_bucket: dict[tuple[Any, ...], set[datetime]] = {}
+            for row in found:
+                assert row["ts"] < row[end], calls
+                by_bucket.setdefault(tuple(row[key] for key in keys), set()).add(row[end])
+            assert all(len(values) == 1 for values in by_bucket.values()), calls
+
+
+def test_result_types_are_those_of_spark(spark: SparkSession) -> None:
+    open_rows(spark, [datetime(2024, 1, 1)])
+    query = parse_query(SELECTS[0], {"a": TABLE})
+    wanted = [field.dataType for field in spark.sql(SELECTS[0]).schema.fields]
+    assert [field.dataType for field in infer_result_schema(spark, query).fields] == wanted
+    assert list(query.columns) == unique_names(spark.sql(SELECTS[0]).columns)
