@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -32,7 +33,7 @@ SELECTS = (
 )
 
 
-@pytest.fixture(params=["UTC", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu"])
+@pytest.fixture(params=["UTC", "Europe/Berlin", "Australia/Lord_Howe"])
 def zone(request: pytest.FixtureRequest, spark: SparkSession) -> str:
     spark.conf.set("spark.sql.session.timeZone", request.param)
     request.addfinalizer(lambda: spark.conf.set("spark.sql.session.timeZone", "UTC"))
@@ -75,7 +76,7 @@ def as_collected(value: Any) -> Any:
 
 
 def test_derived_columns_are_what_spark_computes(spark: SparkSession, zone: str) -> None:
-    timestamps = random_timestamps(random.Random(14), 300)
+    timestamps = random_timestamps(random.Random(14), 200)
     rows = open_rows(spark, timestamps)
     for select in SELECTS:
         query = parse_query(select, {"a": TABLE}, zone)
@@ -88,28 +89,27 @@ def test_derived_columns_are_what_spark_computes(spark: SparkSession, zone: str)
 
 def test_facts_hold_and_buckets_end(spark: SparkSession, zone: str) -> None:
     """Facts hold in every zone; a bucket has one end, and no row of it comes later."""
-    rows = open_rows(spark, random_timestamps(random.Random(15), 2_000))
-    buckets = [(call,) for call in CALLS] + [
-        ("year(ts)", "month(ts)"),
-        ("date(ts)", "hour(ts)", "minute(ts)"),
-    ]
-    buckets += [(f"window(ts, {each})",) for each in (*WINDOWS, *SLIDING)]
-    for calls in buckets:
-        query = parse_query(f"SELECT count(*) FROM a GROUP BY {', '.join(calls)}", {"a": TABLE}, zone)
-        table = query.tables["a"]
+    rows = open_rows(spark, random_timestamps(random.Random(15), 500))
+    plain = [(call,) for call in CALLS] + [("year(ts)", "month(ts)"), ("date(ts)", "hour(ts)", "minute(ts)")]
+    plain += [(f"window(ts, {each})",) for each in WINDOWS]
+    for buckets in (plain, [(f"window(ts, {SLIDING[1]})",)]):
+        texts = [f"SELECT count(*) FROM a GROUP BY {', '.join(calls)}" for calls in buckets]
+        queries = [parse_query(text, {"a": TABLE}, zone) for text in texts]
+        derived = {c.name: c for query in queries for c in query.tables["a"].derived}
+        table = replace(TABLE, derived=tuple(derived.values()))
         found = add_derived_columns(OpenSource(rows, False), table).frame.toArrow().to_pylist()
         facts = [f for c in table.derived if c.derivation is not None for f in c.derivation.facts]
         holds = [compile_condition(fact, {"a": 0}) for fact in facts]
-        assert all(test((row,)) is not False for row in found for test in holds), calls
-        group = query.selects[0].group_by or ()
-        bucket = find_bucket(query.selects[0], "a", group)
-        if bucket is not None:
-            end, keys = bucket.end.column, [ref.column for ref in group]
-            by_bucket: dict[tuple[Any, ...], set[datetime]] = {}
-            for row in found:
-                assert row["ts"] < row[end], calls
-                by_bucket.setdefault(tuple(row[key] for key in keys), set()).add(row[end])
-            assert all(len(values) == 1 for values in by_bucket.values()), calls
+        assert all(test((row,)) is not False for row in found for test in holds)
+        for query in queries:
+            (select,) = query.selects
+            bucket = find_bucket(select, "a", select.group_by or ())
+            ends: dict[tuple[Any, ...], set[datetime]] = {}
+            for row in found if bucket is not None else ():
+                assert bucket is not None and row["ts"] < row[bucket.end.column], query.text
+                value = tuple(row[ref.column] for ref in select.group_by or ())
+                ends.setdefault(value, set()).add(row[bucket.end.column])
+            assert all(len(each) == 1 for each in ends.values()), query.text
 
 
 def test_result_types_are_those_of_spark(spark: SparkSession) -> None:
