@@ -41,6 +41,7 @@ from tests.support.definition import (
     _tighten,
     _unbounded,
 )
+from tests.support.generate import Column
 from tests.support.time_generate import START, TimeAtom, TimeCase
 
 __all__ = ["BOUNDED", "UNBOUNDED", "UNKNOWN", "TimeQuery", "decide", "time_order", "time_query"]
@@ -54,9 +55,12 @@ VIRTUAL = "virtual O"
 Unequal = tuple[int, int, int]
 
 
-def decide(case: TimeCase, *, literal: bool = False) -> str:
+def decide(
+    case: TimeCase, *, literal: bool = False, late: Column | None = None, early: Column | None = None
+) -> str:
     """Whether the query is computable in bounded memory, by definition.
 
+    ``late`` (``early``) is the column that stands for a timestamp of which MAX (MIN) is asked for.
     Literally, every column is ordered among all others of its stream and all constants.  Else columns
     between the outermost constants are left as they are: they are bounded, whatever their place there.
     """
@@ -64,7 +68,8 @@ def decide(case: TimeCase, *, literal: bool = False) -> str:
     if query is None:
         return BOUNDED
     try:
-        verdict = _decide(case, replace(query, literal=literal))
+        wanted = [None if c is None else int(query.owner[query.columns.index(c)]) for c in (late, early)]
+        verdict = _decide(case, replace(query, literal=literal, late=wanted[0], early=wanted[1]))
     except TooLargeError:
         return UNKNOWN
     doubled = len(set(case.occurrences.values())) < len(case.occurrences)
@@ -203,6 +208,8 @@ class TimeQuery:
     projection: tuple[int, ...]
     constants: tuple[int, ...]
     literal: bool = False
+    late: int | None = None
+    early: int | None = None
 
     @property
     def last(self) -> int | None:
@@ -410,6 +417,8 @@ def _fails_t2(query: TimeQuery, joins: Mask, f: int, outside: Mask) -> Mask:
     fails = np.zeros(len(joins), bool)
     of_f = _partners(query, joins, f, outside)
     for e in np.flatnonzero(query.before[:, f]):
+        if f == query.late or e == query.early:
+            continue  # the last row of f completes all of e; the first row of e serves all of f
         of_e = _partners(query, joins, int(e), outside)
         fails |= of_e.any(axis=1) & of_f.any(axis=1) & (of_e != of_f).any(axis=1)
     return fails

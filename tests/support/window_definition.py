@@ -32,7 +32,24 @@ def decide(case: WindowCase) -> str:
     if case.distinct and case.shown:
         columns = [c for c in case.projection if c[0] not in last]
         return time_definition.decide(quotient(case, distances, columns))
-    return time_definition.decide(quotient(case, distances, case.projection, aggregated=True))
+    return _decide_asked(case, quotient(case, distances, case.projection, aggregated=True))
+
+
+def _is_time(case: WindowCase, argument: Column | None) -> bool:
+    """The aggregated column is the timestamp of its stream."""
+    return argument is not None and argument[1] == case.times[case.occurrences[argument[0]]]
+
+
+def _decide_asked(case: WindowCase, asked: TimeCase) -> str:
+    """The verdict on MIN or MAX; a timestamp is a column of its stream that rises with time."""
+    if case.aggregate is None or not _is_time(case, case.aggregate[2]):
+        return time_definition.decide(asked)
+    function, _, argument = case.aggregate
+    return time_definition.decide(
+        asked,
+        late=argument if function == "MAX" else None,
+        early=argument if function == "MIN" else None,
+    )
 
 
 def _decide_groups(case: WindowCase, distances: Mapping[tuple[str, str], float], last: frozenset[str]) -> str:
@@ -51,7 +68,8 @@ def _decide_groups(case: WindowCase, distances: Mapping[tuple[str, str], float],
         assert argument is not None
         if time_definition.decide(quotient(case, distances, groups, distinct=True)) == UNBOUNDED:
             return UNBOUNDED
-        return time_definition.decide(_asked(case, distances, groups, argument, function == "MAX", min(last)))
+        asked = _asked(case, distances, groups, argument, function == "MAX", min(last))
+        return _decide_asked(case, asked)
     if function == "MEDIAN" and not inside:
         assert argument is not None
         groups = [*groups, argument]
@@ -118,6 +136,9 @@ def quotient(
             elif before or after:
                 atoms.append((a, "<", b) if before else (b, "<", a))
     streams = {name: tuple(columns) for name, columns in case.streams.items()}
+    if case.aggregate is not None and case.aggregate[2] is not None and _is_time(case, case.aggregate[2]):
+        of = case.occurrences[case.aggregate[2][0]]
+        streams[of] = (*streams[of], case.times[of])
     if question is not None:
         home = case.occurrences[question[0]]
         streams[home] = (*streams[home], question[1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.support.generate import Aggregate, Atom, Catalog, Column
 from tests.support.time_generate import TimeCase, TimeRow, at_second, random_time_case
@@ -86,9 +86,18 @@ def window_case_from(case: TimeCase, windows: Sequence[WindowAtom], shown: Seque
 
 
 def random_window_case(
-    rng: random.Random, *, closed: float = 0.6, times: float = 0.35, self_join: float = 0.0
+    rng: random.Random,
+    *,
+    closed: float = 0.6,
+    times: float = 0.35,
+    extremes: float = 0.3,
+    self_join: float = 0.0,
 ) -> WindowCase:
-    """A random query; ``closed``: a time condition is a window; ``times``: timestamps in the result."""
+    """A random query.
+
+    ``closed``: a time condition is a window; ``times``: timestamps in the result; ``extremes``: MIN and MAX
+    are those of a timestamp.
+    """
     case = random_time_case(rng, time_constants=0, time_unequal=0, cyclic=0, merged=0, self_join=self_join)
     windows: list[WindowAtom] = []
     for alias, operator, other in case.time_atoms:
@@ -103,6 +112,9 @@ def random_window_case(
     shown: list[str] = []
     if rng.random() < times:
         shown += rng.choices(sorted(case.occurrences), k=rng.choice([1, 1, 1, 2]))
+    if case.aggregate and case.aggregate[0] in ("MIN", "MAX") and rng.random() < extremes:
+        alias = rng.choice(sorted(case.occurrences))
+        case = replace(case, aggregate=(*case.aggregate[:2], (alias, case.times[case.occurrences[alias]])))
     return window_case_from(case, list(dict.fromkeys(windows)), list(dict.fromkeys(shown)))
 
 

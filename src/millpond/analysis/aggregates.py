@@ -43,7 +43,7 @@ from millpond.query.parts import THRESHOLD, Part, add_column
 from millpond.query.split_parts import split_unconnected
 from millpond.query.time_order import TimeOrder, is_timed
 from millpond.query.trees import refs, sorted_refs
-from millpond.query.types import BIGINT
+from millpond.query.types import BIGINT, TIME_VALUE, Domain, SqlType
 
 _GROUP = ViolationCode.UNBOUNDED_GROUP
 _HOLISTIC = ViolationCode.HOLISTIC_AGGREGATE
@@ -243,13 +243,13 @@ def find_extreme_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) 
     """
     argument = aggregate.argument
     assert argument is not None
+    closing = TimeOrder(part).find_closing_columns(groups)
     if all(r in part.nulls or part.closure.is_bounded(r) for r in _argument_refs(aggregate)):
         return find_existence_need(part, _with_arguments(groups, aggregate), _GROUP, keys=groups)
     failures = find_existence_need(part, tuple(groups), _GROUP, keys=groups)[1]
     if failures:
         return [], failures
     beyond = _add_threshold_stream(part, argument, aggregate.function == "MAX")
-    closing = TimeOrder(part).find_closing_columns(groups)
     if not closing:
         return find_existence_need(beyond, tuple(groups), _GROUP)
     # The question is asked when the group closes, so it has the timestamp of the group.
@@ -263,7 +263,11 @@ def _add_threshold_stream(part: Part, argument: Expr, largest: bool) -> Part:
     below)."""
     monotone = _find_monotone_column(argument, part)
     if monotone is None:
-        column, part = _add_derived_column(part, argument)
+        column, part = _add_derived_column(part, argument, BIGINT)
+        rising = True
+    elif part.select.type_of(monotone[0]).domain is Domain.TIME:
+        # As a value it is compared with thresholds only, not with other timestamps.
+        column, part = _add_derived_column(part, argument, TIME_VALUE)
         rising = True
     else:
         column, rising = monotone
@@ -305,17 +309,17 @@ def _find_monotone_column(argument: Expr, part: Part) -> tuple[Ref, bool] | None
     return None
 
 
-def _add_derived_column(part: Part, argument: Expr) -> tuple[Ref, Part]:
+def _add_derived_column(part: Part, argument: Expr, type_: SqlType) -> tuple[Ref, Part]:
     """A new column that stands for an expression, about whose order nothing is known."""
     home = next(iter(refs(argument))).occurrence
     column = Ref(home, f"({len(part.derived)})")
     occurrences = tuple(
-        replace(o, table=replace(o.table, columns=(*o.table.columns, Column(column.column, BIGINT))))
+        replace(o, table=replace(o.table, columns=(*o.table.columns, Column(column.column, type_))))
         if o.alias == home
         else o
         for o in part.select.occurrences
     )
-    extended = add_column(part, Node(column, BIGINT), [], replace(part.select, occurrences=occurrences))
+    extended = add_column(part, Node(column, type_), [], replace(part.select, occurrences=occurrences))
     return column, replace(extended, derived=(*part.derived, (column, argument)))
 
 

@@ -40,7 +40,7 @@ from millpond.query.model import TRUE, Query, Ref, Select
 from millpond.query.normalize import TooManyParts
 from millpond.query.parts import Part
 from millpond.query.time_order import find_result_keys, find_time_columns, is_timed
-from millpond.query.trees import is_aggregate, item_refs, refs
+from millpond.query.trees import is_aggregate, refs
 from millpond.query.types import Domain
 
 # The number of optional rows of the witness that is confirmed before a query is called unbounded.  It is
@@ -160,21 +160,17 @@ def _describe_published(query: Query, needs: list[SelectNeeds], bounded: bool) -
 
 
 def _find_unsupported(query: Query) -> UndeterminedCode | None:
-    """What the analysis does not support: no stream, distances in time, timestamps as results or values."""
-    for select in query.selects:
-        if not any(o.table.streaming for o in select.occurrences):
-            return UndeterminedCode.NO_STREAM
-        plain = sum(o.table.streaming for o in select.occurrences) == 1 and not is_aggregate(select)
-        if plain and not any(t.distinct for t in query.terms):
-            continue  # each row is answered on its own, whatever it contains
-        results = item_refs(select.items) | set(select.group_by or ())
-        shown = {r for r in results if _is_stream_timestamp(select, r)}
-        if shown and (is_aggregate(select) or any(t.distinct for t in query.terms)):
-            return UndeterminedCode.TIME_IN_RESULT
-        compared = {r for r in refs(select.where) if _is_stream_timestamp(select, r)}
-        others = (shown | compared) - set(find_time_columns(select).values())
-        if any(find_time_function(select, ref) is None for ref in others):
-            return UndeterminedCode.SECOND_TIMESTAMP
+    """What the analysis does not support: no stream, and some uses of timestamps."""
+    for term in query.terms:
+        for select in term.selects:
+            if not any(o.table.streaming for o in select.occurrences):
+                return UndeterminedCode.NO_STREAM
+            plain = sum(o.table.streaming for o in select.occurrences) == 1 and not is_aggregate(select)
+            if plain and not term.distinct:
+                continue  # each row is answered on its own, whatever it contains
+            compared = {r for r in refs(select.where) if _is_stream_timestamp(select, r)}
+            if compared - set(find_time_columns(select).values()):
+                return UndeterminedCode.SECOND_TIMESTAMP
     return None
 
 

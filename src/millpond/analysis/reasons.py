@@ -8,7 +8,7 @@ from millpond.analysis.verdict import Reason, UndeterminedCode
 from millpond.analysis.violations import Failure, ViolationCode
 from millpond.query.model import Comparison, Op, Ref, Select
 from millpond.query.parts import THRESHOLD, Part
-from millpond.query.time_order import TimeOrder
+from millpond.query.time_order import TimeOrder, find_result_keys
 
 _UNDETERMINED = {
     UndeterminedCode.TOO_MANY_ALTERNATIVES: (
@@ -60,21 +60,8 @@ def _message(select: Select, failure: Failure, columns: tuple[str, ...]) -> str:
     kept = _stream_name(select, violation.kept_alias)
     coming = _coming_row(select, failure)
     match violation.code:
-        case ViolationCode.UNBOUNDED_PROJECTION if len(select.occurrences) == 1 or _comes_last(failure):
-            return (
-                f"{columns[0]} is in a result without duplicates and can take infinitely many values: "
-                f"every value must be kept to recognise duplicates"
-            )
-        case ViolationCode.UNBOUNDED_PROJECTION:
-            return (
-                f"{columns[0]} is in the result and can take infinitely many values: "
-                f"every value must be kept for matching rows that are still to come"
-            )
-        case ViolationCode.UNBOUNDED_GROUP:
-            return (
-                f"{columns[0]} is a group column and can take infinitely many values: "
-                f"every value is a group that must be kept"
-            )
+        case ViolationCode.UNBOUNDED_PROJECTION | ViolationCode.UNBOUNDED_GROUP:
+            return _unbounded_column_message(select, failure, columns[0])
         case ViolationCode.HOLISTIC_AGGREGATE:
             aggregate = failure.aggregate.text if failure.aggregate else None
             return f"{columns[0]} can take infinitely many values, and {aggregate} depends on all of them"
@@ -102,6 +89,35 @@ def _message(select: Select, failure: Failure, columns: tuple[str, ...]) -> str:
             )
         case ViolationCode.CONFLICTING_REFERENCES:
             return _conflict_message(failure, kept, coming)
+
+
+def _unbounded_column_message(select: Select, failure: Failure, column: str) -> str:
+    """Why every value of a column of the result, or of GROUP BY, must be kept."""
+    violation, order = failure.violation, TimeOrder(failure.part)
+    grouped = violation.code is ViolationCode.UNBOUNDED_GROUP
+    role = "a group column" if grouped else "in the result"
+    if violation.columns[0] in order.time_columns.values():
+        stream = _stream_name(select, violation.kept_alias)
+        closing = "no group ever closes, so all must be kept" if grouped else "every one must be kept"
+        return (
+            f"{column} is {role}, but rows that match a row of {stream} can come at any later time: {closing}"
+        )
+    if order.find_closing_columns(find_result_keys(select, distinct=True)) or not (
+        grouped or len(select.occurrences) == 1 or _comes_last(failure)
+    ):
+        return (
+            f"{column} is {role} and can take infinitely many values: "
+            f"every value must be kept for matching rows that are still to come"
+        )
+    if grouped:
+        return (
+            f"{column} is a group column and can take infinitely many values: "
+            f"every value is a group that must be kept"
+        )
+    return (
+        f"{column} is in a result without duplicates and can take infinitely many values: "
+        f"every value must be kept to recognise duplicates"
+    )
 
 
 def _conflict_message(failure: Failure, kept: str, coming: str) -> str:

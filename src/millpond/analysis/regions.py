@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from millpond.query.closure import Closure
 from millpond.query.model import Ref
-from millpond.query.parts import Part
+from millpond.query.parts import THRESHOLD, Part
 from millpond.query.time_order import TimeOrder
 from millpond.query.types import Domain
 
@@ -45,6 +45,29 @@ class JoinRegions:
             inside = np.array([n.ref.occurrence in scope for n in self.closure.nodes], dtype=bool)
             seen = inside | np.array([n.ref in outer_columns for n in self.closure.nodes], dtype=bool)
             self.across &= np.logical_and.outer(seen, seen) & np.logical_or.outer(inside, inside)
+
+    def wants_late(self, stream: int) -> bool:
+        """Whether MAX of the stream's timestamp is asked for: of all its rows, the last one is the best.
+
+        A later row of the stream completes the best match of the streams before it, so T2 holds.
+        """
+        return (stream, True) in self._time_extremes
+
+    def wants_early(self, stream: int) -> bool:
+        """Whether MIN of the stream's timestamp is asked for: its first row is the best for later rows."""
+        return (stream, False) in self._time_extremes
+
+    @cached_property
+    def _time_extremes(self) -> frozenset[tuple[int, bool]]:
+        """The streams of whose timestamp MAX (True) or MIN (False) is asked for."""
+        found = set()
+        threshold = Ref(THRESHOLD, "x")
+        for column, expr in self.part.derived:
+            alias = column.occurrence
+            if expr == self.time.time_columns.get(alias) and threshold in self.closure.index:
+                is_largest = self.closure.bound(threshold, column) is not None
+                found.add((self.time.group_numbers[alias], is_largest))
+        return frozenset(found)
 
     @cached_property
     def joins(self) -> Bools:

@@ -153,6 +153,8 @@ class _TimeCriteria:
         for number, group in enumerate(time.groups):
             if group not in before or number == stream or number not in self.streams:
                 continue
+            if self.regions.wants_late(stream) or self.regions.wants_early(number):
+                continue
             earlier = self._joins_to(number, outside)
             mine, theirs = self._partners(later), self._partners(earlier)
             busy = mine.any(axis=(1, 2)) & theirs.any(axis=(1, 2))

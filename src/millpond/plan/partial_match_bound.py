@@ -193,7 +193,7 @@ def _describe_matches(timed: TimedNeed, match_set: PartialMatchSet, has_windows:
     names = [_stream_name(timed, a) for group in match_set.groups for a in group]
     size_ = None if entries is None else entries * max(width, VALUE_BYTES)
     counted = "count" if len(names) == 1 else "matches"
-    keeps = (counted,) if timed.need.counted else _describe_front(match_set)
+    keeps = (counted,) if timed.need.counted else _describe_front(part, match_set)
     return Kept(" and ".join(names), None, tuple(columns), keeps, entries, size_)
 
 
@@ -211,14 +211,20 @@ def _stream_name(timed: TimedNeed, alias: str) -> str:
     return tables[alias] if list(tables.values()).count(tables[alias]) == 1 else alias
 
 
-def _describe_front(match_set: PartialMatchSet) -> tuple[str, ...]:
+def _name_column(part: Part, ref: Ref) -> str:
+    """The column, or the one that a derived column stands for."""
+    expr = dict(part.derived).get(ref, ref)
+    return expr.column if isinstance(expr, Ref) else ref.column
+
+
+def _describe_front(part: Part, match_set: PartialMatchSet) -> tuple[str, ...]:
     """Which matches are kept, by their requirements."""
     compared = [r for r in match_set.requirements if not r.exact]
     if not compared:
         return ("presence",)
     texts = []
     for requirement in compared:
-        names = [ref.column for ref, _ in requirement.terms]
+        names = [_name_column(part, ref) for ref, _ in requirement.terms]
         inner = names[0] if len(names) == 1 else f"{'max' if requirement.low else 'min'}({', '.join(names)})"
         texts.append(f"{'smallest' if requirement.low else 'largest'} {inner}")
     if len(texts) == 1:

@@ -7,7 +7,7 @@ This is the only table of types.  Whoever needs a type of DuckDB, Arrow, Spark o
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -123,6 +123,8 @@ STRING = SqlType("STRING", Family.STRING, Domain.DENSE)
 DATE = SqlType("DATE", Family.DATE, Domain.DISCRETE, Fraction(1), Fraction(-719162), Fraction(2932896))
 # Microseconds since 1970-01-01 00:00.
 TIMESTAMP = SqlType("TIMESTAMP", Family.TIME, Domain.TIME, Fraction(1))
+# A timestamp that is only a value, not the time of its row.
+TIME_VALUE = replace(TIMESTAMP, domain=Domain.DISCRETE)
 
 # A length of time, which can be added to a TIMESTAMP.  No column has this type.
 INTERVAL = SqlType("INTERVAL", Family.INTERVAL, Domain.TIME, Fraction(1))

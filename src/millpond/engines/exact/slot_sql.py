@@ -178,4 +178,6 @@ def _widen_for_slack(slot: Slot, ref: Ref, x: str) -> str:
     kind = slot.type_of(ref)
     if kind.family is Family.DATE:
         return Dialect.DUCKDB.days(x)
+    if kind.family is Family.TIME:
+        return f"CAST({Dialect.DUCKDB.micros(x)} AS HUGEINT)"
     return f"CAST({x} AS HUGEINT)" if kind.step == 1 else x
