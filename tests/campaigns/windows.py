@@ -66,7 +66,7 @@ def run_engine(rng: random.Random, case: WindowCase, verdict: Verdict) -> tuple[
         seen = {name: [*known, *(row for s, row in batch if s == name)] for name, known in seen.items()}
         seen_after.append(seen)
     truth = answers(case.sql, case.catalog, seen_after)
-    local = TimedLocal(verdict.timed) if verdict.timed is not None else None
+    local = TimedLocal(verdict.timed, updates=True) if verdict.timed is not None else None
     plain = Local(verdict.plan) if verdict.plan is not None else None
     for number, (batch, expected) in enumerate(zip(batches, truth, strict=True)):
         if local is not None:
