@@ -30,7 +30,6 @@ from millpond.analysis.witness.source import WitnessSource, find_having_constant
 from millpond.errors import WitnessSizeError
 from millpond.frontend.parse import parse
 from millpond.plan.classes import NoPlanError
-from millpond.plan.closing import find_closings
 from millpond.plan.needs import SelectNeeds, TimedPlan
 from millpond.plan.partial_match_bound import compute_timed_state
 from millpond.plan.state import State
@@ -40,7 +39,7 @@ from millpond.query.calendar import find_closing_unit
 from millpond.query.model import TRUE, Query, Ref, Select
 from millpond.query.normalize import TooManyParts
 from millpond.query.parts import Part
-from millpond.query.time_order import TimeOrder, find_result_keys, find_time_columns, is_timed
+from millpond.query.time_order import find_result_keys, find_time_columns, is_timed
 from millpond.query.trees import is_aggregate, refs
 from millpond.query.types import Domain
 
@@ -105,26 +104,11 @@ def _decide_bounded(query: Query, needs: list[SelectNeeds]) -> Verdict:
     """The bounded verdict with its plan; raises NoPlanError if no synopsis is known."""
     if any(_is_timed_part(each, part) for each in needs for part, wanted in each.parts if wanted):
         timed = TimedPlan(query, tuple(needs))
-        _require_closing(timed)
         state = compute_timed_state(timed)
         published = _describe_published(query, needs, bounded=True)
         return Verdict(BOUNDED, (), state, query, timed=timed, published=published)
     plan = derive_plan(query, needs)
     return Verdict(BOUNDED, (), compute_exact_state(plan), query, plan=plan)
-
-
-def _require_closing(plan: TimedPlan) -> None:
-    """Raise NoPlanError if results close by the criterion, but the engine cannot tell when."""
-    remaining = iter(plan.selects)
-    for term in plan.query.terms:
-        selects = [next(remaining) for _ in term.selects]
-        closes = any(
-            TimeOrder(part).find_closing_columns(find_result_keys(each.select, each.distinct))
-            for each in selects
-            for part, _ in each.parts
-        )
-        if closes and None in find_closings(term, selects):
-            raise NoPlanError("the selects of the UNION have no timestamp in common, so its rows never close")
 
 
 def _is_timed_part(needs: SelectNeeds, part: Part) -> bool:
@@ -185,7 +169,8 @@ def _find_unsupported(query: Query) -> UndeterminedCode | None:
             if plain and not term.distinct:
                 continue  # each row is answered on its own, whatever it contains
             compared = {r for r in refs(select.where) if _is_stream_timestamp(select, r)}
-            if compared - set(find_time_columns(select).values()):
+            others = compared - set(find_time_columns(select).values())
+            if any(find_time_function(select, ref) is None for ref in others):
                 return UndeterminedCode.SECOND_TIMESTAMP
     return None
 

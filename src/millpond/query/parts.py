@@ -13,6 +13,8 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
+from millpond.query.buckets import find_time_function
+from millpond.query.calendar import find_closing_unit
 from millpond.query.closure import Closure, Difference, Disequality, Node, Range
 from millpond.query.difference_bounds import Disjunction, comparison_facts, compute_hull, drop_absorbed
 from millpond.query.model import (
@@ -365,16 +367,30 @@ def close_part(
 
 
 def _finite_columns(select: Select, closure: Closure) -> list[Ref]:
-    """The columns of relations, and of streams whose timestamps are bounded above.
+    """The columns with finitely many values that are not known.
 
-    Such a stream has finitely many rows: only boundedly many rows come before any timestamp.
+    They are those of relations, those of streams whose timestamps are bounded above (only boundedly many rows
+    come before any timestamp), and functions of time whose values return, such as a formatted hour.
     """
     ending = set()
     for o in select.occurrences:
         time = Ref(o.alias, o.table.time) if o.table.time else None
         if not o.table.streaming or (time in closure.index and closure.range(time).high is not None):
             ending.add(o.alias)
-    return [n.ref for n in closure.nodes if n.ref.occurrence in ending]
+    return [
+        n.ref
+        for n in closure.nodes
+        if n.ref.occurrence in ending or _has_returning_values(select, n.ref, closure)
+    ]
+
+
+def _has_returning_values(select: Select, ref: Ref, closure: Closure) -> bool:
+    """Whether the column is a function of time with finitely many values, whose range is not known."""
+    function = find_time_function(select, ref)
+    if function is None or find_closing_unit([function]) is not None:
+        return False
+    values = closure.range(ref)
+    return values.low is None or values.high is None
 
 
 def _is_usable(fact: Condition, non_null: frozenset[Ref], known: set[Ref]) -> bool:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, permutations
 
-from millpond.query.buckets import find_time_function
+from millpond.query.buckets import find_bucket
 from millpond.query.closure import Closure
 from millpond.query.model import Arithmetic, Expr, Literal, Ref, Select
 from millpond.query.parts import THRESHOLD, Part
@@ -64,7 +64,7 @@ def is_timed(part: Part, keys: Collection[Ref] = ()) -> bool:
     apart by ``keys``, close.
     """
     order = TimeOrder(part)
-    if order.relations or any(order.is_finite(group) for group in order.groups):
+    if part.closure.anchors or order.relations or any(order.is_finite(group) for group in order.groups):
         return True
     if order.find_closing_columns(keys):
         return True
@@ -262,12 +262,15 @@ class TimeOrder:
     # --- results that close ----------------------------------------------------------------------------
 
     def find_closing_columns(self, keys: Collection[Ref]) -> tuple[Ref, ...]:
-        """The timestamps of the last group among the keys of a result; if there is one, the result *closes*.
+        """The time columns of the last group of which the keys of a result contain a value, or a bucket.
 
-        Its rows come only within a window of that timestamp; after that, it never changes again.
+        If there is one, the result *closes*: its rows come only within a window of that timestamp or bucket,
+        and after that it never changes again.
         """
-        last = self.last_group or ()
-        return tuple(self.time_columns[a] for a in last if self.time_columns.get(a) in keys)
+        select, last = self.part.select, self.last_group or ()
+        closing = [alias for alias in last if find_bucket(select, alias, keys) is not None]
+        found = (find_time_column(select, alias) for alias in closing)
+        return tuple(ref for ref in found if ref is not None)
 
     def find_remembered_columns(self, columns: Sequence[Ref], keys: Collection[Ref]) -> tuple[Ref, ...]:
         """The columns of results that are remembered for ever; none of the last group if results close."""

@@ -15,6 +15,7 @@ from millpond.analysis.self_joins import has_self_join
 from millpond.analysis.witness.candidates import propose_candidates
 from millpond.analysis.witness.median_candidates import propose_median_candidates
 from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness, is_confirmed
+from millpond.analysis.witness.moments import has_time_functions
 from millpond.analysis.witness.source import CandidateRow, WitnessCandidate, WitnessSource
 from millpond.analysis.witness.times import assign_times
 from millpond.errors import WitnessSizeError
@@ -76,8 +77,9 @@ def _with_propose_fills(
     source: WitnessSource, candidates: Iterable[WitnessCandidate], fills: Sequence[Fill]
 ) -> Iterator[tuple[WitnessCandidate, Fill]]:
     """The candidates with timestamps, each with every way to fill in unassigned columns."""
-    if is_timed(source.regions.part) or source.regions.time.time_columns:
-        candidates = (timed for candidate in candidates for timed in assign_times(source, candidate))
+    timed = is_timed(source.regions.part) or source.regions.time.time_columns
+    if timed or has_time_functions(source.select):
+        candidates = (each for candidate in candidates for each in assign_times(source, candidate))
     return ((candidate, fill) for candidate in candidates for fill in fills)
 
 

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import product
 
+from millpond.analysis.witness.moments import Moments, add_fields, arrange_moments
 from millpond.analysis.witness.source import CandidateRow, WitnessCandidate, WitnessSource
 from millpond.query.model import Ref
 from millpond.query.number_line import Points
@@ -250,6 +251,11 @@ class _Schedule:
         longest = self.order.horizon + max(self.offsets.values(), default=0)
         return (2 * longest // _SECOND + 1) * _SECOND
 
+    @cached_property
+    def moments(self) -> Moments:
+        """The moments of the witness."""
+        return arrange_moments(self.source.select, self.beginning, self.pause)
+
     def _must_differ(self, one: TimeGroup, other: TimeGroup) -> bool:
         return not self.meeting and self.order.is_never_together(one, other)
 
@@ -271,9 +277,9 @@ class _Schedule:
 class _TimestampSequence:
     """Gives rows increasing timestamps."""
 
-    def __init__(self, schedule: _Schedule, now: Fraction | None = None) -> None:
+    def __init__(self, schedule: _Schedule, now: int = 0) -> None:
         self._schedule = schedule
-        self.now = schedule.beginning if now is None else now
+        self.now = now
 
     def assign_rows(self, rows: Sequence[CandidateRow], in_turn: bool) -> list[CandidateRow]:
         if not in_turn:
@@ -294,7 +300,8 @@ class _TimestampSequence:
         for row in rows:
             level = levels[self._schedule.group(row.occurrence)]
             step = level * width + assignments[id(row.assignment)]
-            timestamp = self.now + step * self._schedule.pause + self._schedule.offsets[row.occurrence]
+            timestamp = self._schedule.moments.at(self.now + step) + self._schedule.offsets[row.occurrence]
+            timestamp += add_fields(self._schedule.source.select, row.occurrence, row.assignment)
             out.append(replace(row, timestamp=timestamp))
-        self.now += (max(levels.values(), default=0) + 1) * max(width, 1) * self._schedule.pause
+        self.now += (max(levels.values(), default=0) + 1) * max(width, 1)
         return out
