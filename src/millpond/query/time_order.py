@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, permutations
 
-from millpond.query.buckets import find_bucket
+from millpond.query.buckets import find_bucket, find_time_function
 from millpond.query.closure import Closure
 from millpond.query.model import Arithmetic, Expr, Literal, Ref, Select
 from millpond.query.parts import THRESHOLD, Part
