@@ -46,7 +46,7 @@ def examine(seed: int, times: float = 0.3) -> Finding:
     if {verdict.outcome, expected} == {BOUNDED, UNBOUNDED}:
         problems.append(f"{verdict.outcome}, but {expected} by definition")
     if verdict.outcome == UNBOUNDED:
-        refusal = confirm_time_witness(case.sql, case.catalog, verdict.witness(WITNESS_ROWS))
+        refusal = confirm_time_witness(case.oracle, case.catalog, verdict.witness(WITNESS_ROWS))
         problems += [f"witness: {refusal}"] if refusal else []
     results = False
     if verdict.outcome == BOUNDED:

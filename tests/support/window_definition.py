@@ -25,11 +25,11 @@ def decide(case: WindowCase) -> str:
     if distances is None or time_definition.time_query(quotient(case, distances, case.projection)) is None:
         return BOUNDED
     last = last_class(case, distances)
-    if any(alias not in last for alias in case.shown):
-        return UNBOUNDED  # a timestamp of a class that is not last
-    if case.aggregate is not None and case.shown:
+    if any(alias not in last for alias in case.closing):
+        return UNBOUNDED  # a timestamp or time bucket of a class that is not last
+    if case.aggregate is not None and case.closing:
         return _decide_groups(case, distances, last)
-    if case.distinct and case.shown:
+    if case.distinct and case.closing:
         columns = [c for c in case.projection if c[0] not in last]
         return time_definition.decide(quotient(case, distances, columns))
     return _decide_asked(case, quotient(case, distances, case.projection, aggregated=True))
@@ -102,6 +102,10 @@ def time_distances(case: WindowCase) -> dict[tuple[str, str], float] | None:
             d[alias, other] = min(d[alias, other], seconds * SECOND - (operator == "<"))
         if operator in (">", ">=", "="):
             d[other, alias] = min(d[other, alias], -seconds * SECOND - (operator == ">"))
+    for alias, other, function in case.equal:
+        if function.closes:  # both lie in one stretch of time
+            d[alias, other] = min(d[alias, other], function.width * SECOND - 1)
+            d[other, alias] = min(d[other, alias], function.width * SECOND - 1)
     for k in names:
         for i in names:
             for j in names:
