@@ -12,9 +12,10 @@ from fractions import Fraction
 
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan
 from millpond.query.buckets import Bucket, find_bucket, find_time_function
+from millpond.query.calendar import TimeFunction
 from millpond.query.model import Ref, Select, Term
 from millpond.query.parts import THRESHOLD
-from millpond.query.time_order import TimeOrder, find_key_column
+from millpond.query.time_order import TimeOrder, find_key_column, find_time_column
 from millpond.query.trees import is_aggregate, refs
 
 
@@ -107,8 +108,13 @@ def _find_common_keys(term: Term) -> Iterator[tuple[Ref, ...]]:
         alone = len(items) == 1
         keys = [find_key_column(e) if alone or isinstance(e, Ref) else None for e in expressions]
         row = tuple(ref for ref in keys if ref is not None)
-        if len(row) == len(items) and len(set(map(find_time_function, term.selects, row))) == 1:
+        if len(row) == len(items) and len(set(map(_find_time_role, term.selects, row))) == 1:
             yield row
+
+
+def _find_time_role(select: Select, ref: Ref) -> tuple[bool, TimeFunction | None]:
+    """Whether a column is the time column of its stream, and which function of it it is."""
+    return find_time_column(select, ref.occurrence) == ref, find_time_function(select, ref)
 
 
 def _find_closing(needs: SelectNeeds, bucket: Bucket) -> Closing | None:

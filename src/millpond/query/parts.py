@@ -261,7 +261,9 @@ def collect_derived_facts(select: Select) -> list[Condition]:
     tables = {o.alias: o.table for o in select.occurrences}
     while pending:
         ref = pending.pop()
-        table = tables[ref.occurrence]
+        table = tables.get(ref.occurrence)
+        if table is None:  # an occurrence that the part has been restricted from
+            continue
         column = next((c for c in table.derived if c.name == ref.column), None)
         if column is None or column.derivation is None or ref in seen:
             continue

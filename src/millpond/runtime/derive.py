@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import pyarrow as pa
 
@@ -29,7 +30,13 @@ def derive_columns(table: Table, rows: pa.Table) -> pa.Table:
         assert derivation is not None
         value = f"unnest({derivation.duckdb})" if derivation.repeated else derivation.duckdb
         text = f"(SELECT *, {value} AS {name} FROM {text})"
-    return DuckDb().query(f"SELECT * FROM {text}", {"rows": rows})
+    return _open_database().query(f"SELECT * FROM {text}", {"rows": rows})
+
+
+@cache
+def _open_database() -> DuckDb:
+    """One database for all calls: opening one takes longer than a small query."""
+    return DuckDb()
 
 
 def derive_each(table: Table, rows: Sequence[Row]) -> list[list[Row]]:

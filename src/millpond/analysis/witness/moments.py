@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from math import lcm
 
@@ -44,11 +44,15 @@ _LAST_YEAR = 9000
 
 @dataclass(frozen=True)
 class Moments:
-    """The moments of a witness: ``step`` microseconds or, at the starts of years, ``years`` years apart."""
+    """The moments of a witness: ``step`` microseconds or, at the starts of years, ``years`` years apart.
+
+    ``on_mondays``: the first Monday of the year, not its first day.
+    """
 
     start: int
-    step: int
-    years: int | None
+    step: int = 0
+    years: int | None = None
+    on_mondays: bool = False
 
     def at(self, number: int) -> Fraction:
         """The moment with this number; raises WitnessSizeError if it is too far in the future."""
@@ -56,23 +60,27 @@ class Moments:
         year = _find_year(moment) + (number * self.years if self.years else 0)
         if year > _LAST_YEAR:
             raise WitnessSizeError("the witness ends too far in the future", remedy="ask for a smaller n")
-        return Points().of(datetime(year, 1, 1, tzinfo=UTC)) if self.years else moment
+        if not self.years:
+            return moment
+        first = datetime(year, 1, 1, tzinfo=UTC)
+        return Points().of(first + timedelta(days=-first.weekday() % 7 if self.on_mondays else 0))
 
 
 def arrange_moments(select: Select, after: Fraction, pause: Fraction) -> Moments:
     """Moments after a timestamp, at least ``pause`` apart, that fit the time functions of a select."""
     functions = list(_find_time_functions(select))
     cycles = [cycle for function in functions for cycle in _find_cycles(function)]
+    on_mondays = any(f.unit == "week" or "day of week" in f.fields for f in functions)
     if any(_depends_on_years(function) for function in functions):
-        years = max(int(pause), *cycles) // (365 * DAY) + 1
-        return Moments(int(after) + 366 * DAY, 0, years)
+        years = max([int(pause), *cycles]) // (365 * DAY) + 1
+        return Moments(int(after) + 366 * DAY, years=years, on_mondays=on_mondays)
     unit = lcm(SECOND, *cycles)
     offset = max((function.offset for function in functions), default=0)
-    if any(function.unit == "week" or "day of week" in function.fields for function in functions):
+    if on_mondays:
         offset = _MONDAY
     step = unit * (int(pause) // unit + 1)
     start = (int(after) // unit + 1) * unit + offset
-    return Moments(start, step, None)
+    return Moments(start, step)
 
 
 def add_fields(select: Select, alias: str, assignment: Mapping[Ref, Fraction]) -> Fraction:
