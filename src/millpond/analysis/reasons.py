@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from millpond.analysis.verdict import Reason, UndeterminedCode
 from millpond.analysis.violations import Failure, ViolationCode
+from millpond.query.buckets import find_bucket
 from millpond.query.model import Comparison, Op, Ref, Select
 from millpond.query.parts import THRESHOLD, Part
 from millpond.query.time_order import TimeOrder, find_result_keys
@@ -48,7 +50,7 @@ def describe_undetermined(
 def describe_violation(select: Select, failure: Failure) -> Reason:
     """The reason for a violation: the predicates as the user wrote them, and why memory must grow."""
     violation, part = failure.violation, failure.part
-    columns = tuple(str(ref) for ref in violation.columns if ref.occurrence != THRESHOLD)
+    columns = tuple(_name_column(select, ref) for ref in violation.columns if ref.occurrence != THRESHOLD)
     texts = {text for low, high in violation.joins for text in find_predicates(part, low, high) if text}
     as_written = sorted(texts, key=lambda text: (select.text.find(text), text))
     predicate = " AND ".join(as_written) or None
@@ -88,7 +90,7 @@ def _message(select: Select, failure: Failure, columns: tuple[str, ...]) -> str:
                 f"so none can be dropped"
             )
         case ViolationCode.CONFLICTING_REFERENCES:
-            return _conflict_message(failure, kept, coming)
+            return _conflict_message(select, failure, kept, coming)
 
 
 def _unbounded_column_message(select: Select, failure: Failure, column: str) -> str:
@@ -96,7 +98,8 @@ def _unbounded_column_message(select: Select, failure: Failure, column: str) -> 
     violation, order = failure.violation, TimeOrder(failure.part)
     grouped = violation.code is ViolationCode.UNBOUNDED_GROUP
     role = "a group column" if grouped else "in the result"
-    if violation.columns[0] in order.time_columns.values():
+    ref = violation.columns[0]
+    if find_bucket(select, ref.occurrence, [ref]) is not None:
         stream = _stream_name(select, violation.kept_alias)
         closing = "no group ever closes, so all must be kept" if grouped else "every one must be kept"
         return (
@@ -120,7 +123,7 @@ def _unbounded_column_message(select: Select, failure: Failure, column: str) -> 
     )
 
 
-def _conflict_message(failure: Failure, kept: str, coming: str) -> str:
+def _conflict_message(select: Select, failure: Failure, kept: str, coming: str) -> str:
     violation = failure.violation
     if any(THRESHOLD in (a.occurrence, b.occurrence) for a, b in violation.joins):
         aggregate = failure.aggregate.text if failure.aggregate else None
@@ -129,7 +132,9 @@ def _conflict_message(failure: Failure, kept: str, coming: str) -> str:
             f"{aggregate} is taken over the rows that have a match, and any row of {kept} can turn out to be "
             f"the {wanted} one that {coming} matches: no row can be dropped"
         )
-    own = sorted({str(ref) for ref in violation.columns if ref.occurrence == violation.kept_alias})
+    own = sorted(
+        {_name_column(select, ref) for ref in violation.columns if ref.occurrence == violation.kept_alias}
+    )
     if len(own) == 1:
         return (
             f"some future rows need a large {own[0]} and others a small one: "
@@ -155,6 +160,23 @@ def _conflicting_aliases(failure: Failure) -> tuple[str, str]:
     first = [ref.occurrence for ref in violation.joins[0]]
     early = next(a for a in first if a != violation.kept_alias and order.group_of(a) in before)
     return early, violation.kept_alias
+
+
+def _name_column(select: Select, ref: Ref) -> str:
+    """The column, or the function of a column that it is, as a user would write it.
+
+    A function of a column ``ts`` is named ``date_trunc('hour', ts)``; here its argument is qualified.
+    """
+    if ref not in (Ref(ref.occurrence, c.name) for c in select.occurrence(ref.occurrence).table.derived):
+        return str(ref)
+    called, opened, arguments = ref.column.removesuffix(".start").partition("(")
+    declared = (c.name for c in select.occurrence(ref.occurrence).table.columns)
+    for name in sorted(declared, key=len, reverse=True):
+        column = re.compile(rf"(?<!['\w]){re.escape(name)}(?!['\w])")
+        qualified, count = column.subn(f"{ref.occurrence}.{name}", arguments, count=1)
+        if count:
+            return called + opened + qualified
+    return str(ref)
 
 
 def _stream_name(select: Select, alias: str) -> str:
