@@ -20,7 +20,7 @@ from millpond.analysis.regions import JoinRegions
 from millpond.analysis.violations import ViolationCode
 from millpond.query.model import Ref, Select
 from millpond.query.parts import Part
-from millpond.query.time_order import TimeGroup, TimeOrder
+from millpond.query.time_order import TimeGroup, TimeOrder, find_result_keys
 from millpond.query.trees import is_aggregate, item_refs
 
 _THEOREM_1 = "Theorem 1 of Schiff and Özçep"
@@ -32,6 +32,8 @@ def describe_published_verdict(select: Select, part: Part, distinct: bool, bound
     """How the published theorem differs from the verdict, and why; None if it agrees or does not apply."""
     order = TimeOrder(part)
     if is_aggregate(select) or len(order.endless) < 2 or order.horizon:
+        return None
+    if order.find_closing_columns(find_result_keys(select, distinct)):
         return None
     if any(order.is_not_after(a, b) and not order.is_before(a, b) for a, b in _pairs(order.endless)):
         return None

@@ -11,6 +11,9 @@ from dataclasses import fields, is_dataclass
 from millpond.query.model import Ref, Select, Table
 from millpond.query.types import SqlType
 
+# Fields that queries did not have when the form was fixed; left out where they are empty.
+_LATER = frozenset({"session"})
+
 
 def canonical_text(value: object) -> str:
     """The canonical form of a query, or of a part of one, as text to be hashed.
@@ -34,6 +37,7 @@ def _canonical_form(value: object, select: Select | None) -> object:
             return tuple(_canonical_form(each, select) for each in value)
         case _ if is_dataclass(value):
             within = value if isinstance(value, Select) else select
-            parts = (_canonical_form(getattr(value, f.name), within) for f in fields(value) if f.compare)
+            compared = ((f.name, getattr(value, f.name)) for f in fields(value) if f.compare)
+            parts = (_canonical_form(each, within) for name, each in compared if each or name not in _LATER)
             return (type(value).__name__, *parts)
     return value
