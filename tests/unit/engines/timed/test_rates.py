@@ -1,13 +1,15 @@
-"""The rates of streams, counted over micro-batches and compared with a count of all rows."""
+"""The rates of streams, compared with a count of all rows; the state at a declared rate."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pytest
 
+from millpond.analysis.decide import decide
 from millpond.engines.timed.rates import (
     Rates,
     StreamRate,
@@ -18,6 +20,9 @@ from millpond.engines.timed.rates import (
     encode_rates,
     merge_rates,
 )
+from millpond.engines.timed.state import ShardState
+from millpond.frontend.parse import parse
+from tests.support.timed_local import TimedLocal
 
 SECOND = 1_000_000
 NAME = bytes(16)
@@ -66,3 +71,44 @@ def test_streams_are_counted_apart_and_need_not_declare_a_rate() -> None:
 def test_a_task_without_rows_counts_nothing() -> None:
     empty = add(None, {}, 0, s=[])
     assert empty.streams == {} and count_by_second("s", pa.array([None], pa.int64())).num_rows == 0
+
+
+# --- what is kept -------------------------------------------------------------------------------------
+
+RATED = "TBLPROPERTIES ('watermark' = '2 seconds', 'rate' = '3 per second')"
+STREAMS = f"""
+CREATE STREAMING TABLE S (A INT, I TIMESTAMP) {RATED};
+CREATE STREAMING TABLE T (B INT, J TIMESTAMP) {RATED};
+"""
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT A, I, J FROM S, T WHERE A = B AND J BETWEEN I AND I + INTERVAL 10 SECONDS",
+        "SELECT 1 FROM S, T WHERE A < B AND J BETWEEN I - INTERVAL 3 SECONDS AND I + INTERVAL 9 SECONDS",
+    ],
+)
+def test_the_state_stays_within_the_bound_of_the_rate_over_many_windows(query: str) -> None:
+    """Twenty windows at the declared rate, with rows out of order; neither rows nor values pile up."""
+    verdict = decide(parse(STREAMS + query)[0])
+    assert verdict.timed is not None and verdict.state.entries is not None
+    local = TimedLocal(verdict.timed)
+    rng = random.Random(1)
+    start = datetime(2024, 1, 1)
+    kept, values = [], []
+    for begin in range(0, 200, 4):
+        rows = [
+            (stream, {value: rng.randrange(50), time: start + timedelta(seconds=second + rng.random())})
+            for stream, value, time in (("S", "A", "I"), ("T", "B", "J"))
+            for second in range(begin, begin + 4)
+            for _ in range(3)
+        ]
+        rng.shuffle(rows)
+        local.receive(rows)
+        states = [ShardState(local.program, store, local.cache) for store in local.stores]
+        kept.append(sum(state.count_entries() for state in states))
+        values.append(sum(len(store.values) for store in local.stores))
+    assert max(kept) <= verdict.state.entries
+    assert max(kept[5:]) <= 1.1 * max(kept[:10]) and max(values[5:]) <= max(values[:10]) + len(local.stores)
+    assert local.emitted.total() > 300
