@@ -394,6 +394,8 @@ def _compile_set(sql: PartialMatchSql, plan: PartialMatchPlan, is_joined: bool) 
     return PartialMatchProgram(
         tables=sql.tables(match_set),
         matches=sql.new_matches(match_set, plan.arrivals),
+        sliced_matches=sql.new_matches(match_set, plan.arrivals, sliced=True),
+        slice_width=sql.slice_width(plan.arrivals),
         key=tuple(sql.key(match_set)),
         fixed=(*sql.result_columns(match_set), *sql.exact_requirements(match_set)),
         requirements=tuple((f"c{i}", r.low) for i, r in enumerate(match_set.requirements) if not r.exact),

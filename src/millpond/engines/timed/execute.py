@@ -17,6 +17,8 @@ from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.terms import TermSql, Version
 
 Tables = dict[str, pa.Table]
+# How many slices of time new rows must span for a join by slices.
+SLICES = 4
 
 
 @dataclass(frozen=True)
@@ -65,16 +67,17 @@ def advance(
     added: Tables = {}
     closed: Tables = {}
     for need in program.needs:
+        span = _find_time_span(need, inputs)
         with db.register(_input_tables(need, inputs, recent)):
             *partial, complete = need.sets
             for step in partial:
                 empty = program.state_schemas[step.tables.state].empty_table()
-                db.create_table(step.tables.new, step.matches)
+                db.create_table(step.tables.new, _choose_sql(step, span))
                 table = _update_matches(db, step, state.get(step.tables.state, empty), now)
                 expired = step.expires is not None and now > step.expires
                 if step.is_stored and not expired:
                     after[step.tables.state] = table
-            db.create_table(complete.tables.new, complete.matches)
+            db.create_table(complete.tables.new, _choose_sql(complete, span))
             added[need.result] = db.query(need.result_rows, {})
         if need.merge is not None:
             schema = program.state_schemas[need.result]
@@ -86,6 +89,22 @@ def advance(
         db.drop_tables()
     kept = {name: table for name, table in after.items() if table.num_rows}
     return BatchChange(state, kept, added, closed)
+
+
+def _find_time_span(need: NeedProgram, inputs: Mapping[str, pa.Table]) -> int:
+    """The time between the first and the last of the new rows, in microseconds."""
+    found = [inputs[each.name].column("t") for each in need.inputs if each.name in inputs and each.has_time]
+    ends = [pc.min_max(times).as_py() for times in found if len(times)]
+    return max((end["max"] for end in ends), default=0) - min((end["min"] for end in ends), default=0)
+
+
+def _choose_sql(step: PartialMatchProgram, span: int) -> str:
+    """The SQL for new matches of rows that span a stretch of time.
+
+    Without slices, DuckDB compares all pairs of rows for which the other conditions hold.
+    """
+    is_sliced = step.slice_width is not None and span >= SLICES * step.slice_width
+    return step.sliced_matches if is_sliced else step.matches
 
 
 def find_last_closing(program: TimedProgram, state: Mapping[str, pa.Table]) -> int | None:

@@ -13,6 +13,7 @@ from itertools import combinations, permutations
 
 from millpond.engines.timed.pareto_fronts import ALWAYS
 from millpond.engines.timed.tables import InputTable, MatchTables, match_tables
+from millpond.engines.timed.time_slices import TimeSlice, find_slice
 from millpond.engines.timed.value_sql import as_number, to_micros
 from millpond.plan.classes import NoPlanError
 from millpond.plan.partial_matches import Arrival, PartialMatchSet, Requirement, TimedNeed
@@ -74,9 +75,14 @@ class PartialMatchSql:
 
     # --- new matches -----------------------------------------------------------------------------------
 
-    def new_matches(self, match_set: PartialMatchSet, arrivals: Sequence[Arrival]) -> str:
-        """The new matches of a set with their timestamps, over all ways in which they can arise."""
-        texts = [self._arrival_sql(match_set, arrival) for arrival in arrivals]
+    def new_matches(
+        self, match_set: PartialMatchSet, arrivals: Sequence[Arrival], sliced: bool = False
+    ) -> str:
+        """The new matches of a set with their timestamps, over all ways in which they can arise.
+
+        With ``sliced``, rows within a window of each other are found by slices of time (``slice_width``).
+        """
+        texts = [self._arrival_sql(match_set, arrival, sliced) for arrival in arrivals]
         columns = ["t", *self.key(match_set)]
         if not texts:
             raise NoPlanError("no arrival completes the matches of a set of streams")
@@ -86,9 +92,14 @@ class PartialMatchSql:
         sums = ", ".join(f"sum({c}) AS {c}" for c in self.counts())
         return f"SELECT {', '.join(columns)}, {sums} FROM ({every}) GROUP BY {', '.join(columns)}"
 
-    def _arrival_sql(self, match_set: PartialMatchSet, arrival: Arrival) -> str:
+    def slice_width(self, arrivals: Sequence[Arrival]) -> int | None:
+        """The longest slice of time by which rows are found, in microseconds; None if there is none."""
+        slices = [self._find_slice(arrival) for arrival in arrivals]
+        return max((each.width for each in slices if each is not None), default=None)
+
+    def _arrival_sql(self, match_set: PartialMatchSet, arrival: Arrival, sliced: bool) -> str:
         """The new matches that arise in one way: from rows that arrive together and older partial matches."""
-        arriving = self._arriving_rows(arrival)
+        arriving = self._arriving_rows(arrival, sliced)
         if match_set is self.complete and not self.counted and not self.horizon:
             arriving = self._latest_of_equal(arriving, arrival)
         out = [f"{text} AS {name}" for name, text in self._column_values(match_set, arrival)]
@@ -123,7 +134,7 @@ class PartialMatchSql:
 
     # --- arriving rows ---------------------------------------------------------------------------------
 
-    def _arriving_rows(self, arrival: Arrival) -> str:
+    def _arriving_rows(self, arrival: Arrival, sliced: bool) -> str:
         """Rows that arrive with the same timestamp and match each other; their columns are ``r…_x…``.
 
         With windows: rows within the horizon of each other, at least one of which is new.
@@ -136,10 +147,14 @@ class PartialMatchSql:
             tables = {a: self.inputs[a].name for a in _new_aliases(arrival)}
             tables |= {a: self.inputs[a].all for a in streams[:position]}
             tables |= {a: self.inputs[a].recent for a in streams[position + 1 :]}
-            texts.append(self._matching_rows(arrival, tables | {new: self.inputs[new].name}))
+            texts.append(self._matching_rows(arrival, tables | {new: self.inputs[new].name}, sliced))
         return " UNION ALL ".join(texts)
 
-    def _matching_rows(self, arrival: Arrival, tables: Mapping[str, str]) -> str:
+    def _find_slice(self, arrival: Arrival) -> TimeSlice | None:
+        streams = [a for a in _new_aliases(arrival) if self.inputs[a].streaming]
+        return find_slice(self.timed.order, streams)
+
+    def _matching_rows(self, arrival: Arrival, tables: Mapping[str, str], sliced: bool = False) -> str:
         """Rows of these tables that match each other and are close enough in time."""
         aliases = _new_aliases(arrival)
         names = {alias: f"e{i}" for i, alias in enumerate(aliases)}
@@ -154,6 +169,10 @@ class PartialMatchSql:
         conditions = self._time_conditions(arrival, times)
         conditions += self._crossing_conditions(aliases, column)
         conditions += self._implied_bounds(aliases, column)
+        slice_ = self._find_slice(arrival) if sliced else None
+        if slice_ is not None:
+            tables = {**tables, slice_.one: slice_.number_rows(tables[slice_.one])}
+            conditions.append(slice_.condition(names))
         sources = ", ".join(f"{tables[a]} {names[a]}" for a in aliases)
         selected = ", ".join([*self._arrival_times(times), *columns, *self._arriving_counts(names)])
         return f"SELECT {selected} FROM {sources} WHERE {all_of(conditions)}"

@@ -53,10 +53,12 @@ class InputProgram:
 class PartialMatchProgram:
     """The partial matches of one set of streams.
 
-    ``matches`` is SQL that finds new ones.  With ``counts``, matches with an equal ``key`` are counted.
-    Without, Pareto fronts are kept, one for each combination of the ``fixed`` columns of the key.  On a
-    front, ``requirements`` are compared (True: the smaller is the weaker one), and ``differing`` are values
-    that rows still to come must differ from.
+    ``matches`` is SQL that finds new ones.  ``sliced_matches`` finds the same by slices of time, each
+    ``slice_width`` microseconds long (None without windows).
+
+    With ``counts``, matches with an equal ``key`` are counted.  Without, Pareto fronts are kept, one for each
+    combination of the ``fixed`` columns of the key.  On a front, ``requirements`` are compared (True: the
+    smaller is the weaker one), and ``differing`` are values that rows still to come must differ from.
 
     ``is_stored``: the matches are kept in the state store.  ``is_joined``: arriving rows are joined with
     them.  After the timestamp ``expires`` nothing can complete them.  With windows, the timestamps of the
@@ -65,6 +67,8 @@ class PartialMatchProgram:
 
     tables: MatchTables
     matches: str
+    sliced_matches: str
+    slice_width: int | None
     key: tuple[str, ...]
     fixed: tuple[str, ...]
     requirements: tuple[tuple[str, bool], ...]
