@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 import pyarrow as pa
 
 from millpond.query.evaluate import Row
 from millpond.query.model import Query, Table
 from millpond.query.types import TIMESTAMP, SqlType, arrow_type
-from millpond.runtime.duckdb import DuckDb
+from millpond.runtime.duckdb import get_process_duckdb
 from millpond.runtime.sql import Dialect
 
 # The number of the row that a derived row comes from.
@@ -30,13 +29,7 @@ def derive_columns(table: Table, rows: pa.Table) -> pa.Table:
         assert derivation is not None
         value = f"unnest({derivation.duckdb})" if derivation.repeated else derivation.duckdb
         text = f"(SELECT *, {value} AS {name} FROM {text})"
-    return _open_database().query(f"SELECT * FROM {text}", {"rows": rows})
-
-
-@cache
-def _open_database() -> DuckDb:
-    """One database for all calls: opening one takes longer than a small query."""
-    return DuckDb()
+    return get_process_duckdb().query(f"SELECT * FROM {text}", {"rows": rows})
 
 
 def derive_each(table: Table, rows: Sequence[Row]) -> list[list[Row]]:

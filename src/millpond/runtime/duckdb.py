@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 
 import duckdb
 import numpy as np
@@ -55,6 +57,17 @@ class DuckDb:
         with _one_line_errors():
             found = self._connection.execute(sql).fetchnumpy()
         return {name: np.asarray(column, dtype=np.int64) for name, column in found.items()}
+
+
+def get_process_duckdb() -> DuckDb:
+    """A DuckDB for small computations, which this process opens once."""
+    return _open_for_process(os.getpid())  # a process that was forked opens its own
+
+
+@lru_cache(maxsize=1)
+def _open_for_process(process: int) -> DuckDb:
+    del process
+    return DuckDb()
 
 
 @contextmanager

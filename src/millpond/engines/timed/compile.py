@@ -43,7 +43,7 @@ from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
 from millpond.query.trees import find_aggregates, is_aggregate, refs
 from millpond.runtime.aggregates import groups_sql, has_monotone_having
 from millpond.runtime.arrow_ipc import schema_to_bytes
-from millpond.runtime.duckdb import DuckDb
+from millpond.runtime.duckdb import DuckDb, get_process_duckdb
 from millpond.runtime.sql import Dialect
 from millpond.runtime.terms import TermSql, Version
 
@@ -425,7 +425,7 @@ def _find_expiry(part: Part, order: TimeOrder, groups: Sequence[TimeGroup], zone
 
 def _state_schemas(needs: Sequence[NeedProgram]) -> Iterator[tuple[str, pa.Schema]]:
     """The schemas of the tables in the state store: the programs are executed on empty inputs."""
-    db = DuckDb()
+    db = get_process_duckdb()
     for need in needs:
         tables = {}
         for each in need.inputs:

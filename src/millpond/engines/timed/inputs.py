@@ -15,7 +15,7 @@ from millpond.query.model import Ref
 from millpond.query.time_order import find_time_column, find_time_columns
 from millpond.query.trees import aliases_in, conjuncts, refs
 from millpond.runtime.arrow_ipc import schema_to_bytes, table_to_bytes
-from millpond.runtime.duckdb import DuckDb
+from millpond.runtime.duckdb import get_process_duckdb
 from millpond.runtime.filters import column_sql, quoted_column, row_filter_sql
 from millpond.runtime.sql import Dialect, expression_sql
 
@@ -113,6 +113,6 @@ def _input_schema(timed: TimedNeed, table: InputTable) -> pa.Schema:
     taken = ", ".join(
         f"{text} AS {table.batch_column(name)}" for name, text in _row_columns(timed, table, duck)
     )
-    db = DuckDb()
+    db = get_process_duckdb()
     empty = db.query(f"SELECT {taken} FROM (SELECT {row}) WHERE FALSE", {})
     return db.query(reduce, {"batch": empty}).schema
