@@ -50,8 +50,8 @@ class Folder:
         file.write_text("".join(f"{line}\n" for line in lines))
         os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
 
-    def run(self) -> int:
-        options = ["--once", "--output", str(self.output), "--metrics", str(self.path / "metrics")]
+    def run(self, *more: str) -> int:
+        options = [*more, "--once", "--output", str(self.output), "--metrics", str(self.path / "metrics")]
         return cli.main(["run", str(self.path / "query.sql"), *options])
 
     def rows(self) -> Counter[tuple[Any, ...]]:
@@ -141,6 +141,40 @@ def test_an_interval_join_keeps_the_rows_of_its_window(folder: Folder, capsys: C
     assert metrics[-1]["rates"]["S"]["peak"] == 1
     exceeded = "millpond: T exceeded its declared rate of 1 rows/s: 2 in one second; the bound of "
     assert f"\n{exceeded}" in capsys.readouterr().err
+
+
+def test_groups_are_written_once_when_they_close(folder: Folder, capsys: Captured) -> None:
+    """At the end of the input all groups close, and rows for them that come later are late."""
+    folder.ask(
+        "SELECT window.start AS w, COUNT(*), MEDIAN(A) FROM S GROUP BY window(I, '10 seconds')",
+        "S",
+        "TBLPROPERTIES ('watermark' = '5 seconds')",
+    )
+    folder.feed("S", 0, [(1, 3), (2, 12), (4, 9), (2, 14), (5, 16)])
+    assert folder.run() == 0
+    first = {("2024-01-01T00:00:00.000Z", 2, 2.5): 1, ("2024-01-01T00:00:10.000Z", 3, 2.0): 1}
+    assert folder.rows() == first
+    folder.feed("S", 1, [(7, 18), (8, 25)])
+    assert folder.run() == 0
+    assert folder.rows() == first | {("2024-01-01T00:00:20.000Z", 1, 8.0): 1}
+    (late,) = folder.rejected()
+    assert json.loads(late["record"]) == {"I": "2024-01-01T00:00:18+00:00", "A": 7}
+    assert folder.metrics()[-1]["state_entries"] == 0
+    capsys.readouterr()
+    assert folder.run("--updates") == 2
+    assert "is of a run without --updates; drop --updates" in capsys.readouterr().err
+
+
+def test_updates_write_every_change_of_a_group(folder: Folder) -> None:
+    folder.ask(
+        "SELECT window.start AS w, COUNT(*) FROM S GROUP BY window(I, '10 seconds') HAVING COUNT(*) > 1",
+        "S",
+    )
+    folder.feed("S", 0, [(1, 3), (2, 4), (3, 5)])
+    folder.feed("S", 1, [(4, 9), (5, 21)])
+    assert folder.run("--updates") == 0
+    counts = {row[1]: revision for *row, revision in folder.rows()}
+    assert sorted(counts) == [2, 4] and counts[2] < counts[4]
 
 
 def test_a_run_continues_where_the_last_one_ended(folder: Folder) -> None:

@@ -48,7 +48,7 @@ class TimedLocal:
         if relations is not None:
             program = program.with_relations(
                 {
-                    each.name: self._collect(each, relations[each.stream])
+                    each.name: self.collect(each, relations[each.stream])
                     for each in program.inputs
                     if each.is_relation
                 }
@@ -99,7 +99,7 @@ class TimedLocal:
         """The rows of each shard, by input table."""
         inputs = [each for each in self.program.inputs if not each.is_relation]
         tables = {
-            each.name: self._collect(each, [row for name, row in batch if name == each.stream])
+            each.name: self.collect(each, [row for name, row in batch if name == each.stream])
             for each in inputs
         }
         return divide_rows(inputs, self.program.shards, tables)
@@ -120,7 +120,7 @@ class TimedLocal:
                 rows = pa.concat_tables(parts)
                 self.recent[each.name] = rows.filter(pc.greater_equal(rows.column("t"), now - each.retention))
 
-    def _collect(self, each: InputProgram, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    def collect(self, each: InputProgram, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
         table = arrow_table(self.query.tables[each.stream], rows)
         texts = ", ".join(f"{text} AS {name}" for name, text in each.columns)
         taken = self._db.query(f"SELECT {texts} FROM input", {"input": table})

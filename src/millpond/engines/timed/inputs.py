@@ -42,6 +42,7 @@ def compile_input(
 ) -> InputProgram:
     """The program of an input, whose rows are divided into shards by a column; a relation has no rows yet."""
     part = timed.part
+    derived = {c.name: c.derivation for c in part.select.occurrence(table.alias).table.derived}
     columns = _row_columns(timed, table, dialect)
     if shard_column is not None:
         columns.append((SHARD, _shard_sql(timed, Ref(table.alias, shard_column), dialect)))
@@ -51,7 +52,7 @@ def compile_input(
         name=table.name,
         stream=table.stream,
         has_time=find_time_column(part.select, table.alias) is not None,
-        names=tuple(ref.column for ref in table.columns),
+        names=tuple(None if ref.column in derived else ref.column for ref in table.columns),
         columns=tuple(
             (table.batch_column(name), f"CASE WHEN {row_filter} THEN {text} END") for name, text in columns
         ),
@@ -59,6 +60,7 @@ def compile_input(
         schema_bytes=schema_to_bytes(schema),
         rows=None if table.streaming else table_to_bytes(schema.empty_table()),
         retention=timed.retention(table.alias) if table.streaming else None,
+        is_repeated=any(derivation is not None and derivation.repeated for derivation in derived.values()),
     )
 
 

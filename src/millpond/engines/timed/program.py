@@ -18,23 +18,24 @@ from millpond.runtime.terms import TermSql
 class InputProgram:
     """How the rows of one occurrence get into their input table.
 
-    ``names`` are the columns that are read, as the stream names them.  ``columns`` are SQL expressions over a
-    row, by name; the first is the timestamp, or NULL for rows that cannot match.  ``reduce`` is SQL that
-    makes the input table from a ``batch`` of these columns, with the shard of a row if there are several.
+    ``names`` are the columns that are read, as the stream names them; None for derived columns.  ``columns``
+    are SQL expressions over a row, by name; the first is the timestamp, or NULL for rows that cannot match.
+    ``is_repeated``: a row is repeated for each sliding window that it lies in.  ``reduce`` is SQL that makes
+    the input table from a ``batch`` of these columns, with the shard of a row if there are several.
     ``has_time``: the stream has application time.  ``rows`` are those of a relation, as Arrow IPC; None for a
-    stream.  With windows, rows are kept for
-    ``retention`` microseconds.
+    stream.  With windows, rows are kept for ``retention`` microseconds.
     """
 
     name: str
     stream: str
     has_time: bool
-    names: tuple[str, ...]
+    names: tuple[str | None, ...]
     columns: tuple[tuple[str, str], ...]
     reduce: str
     schema_bytes: bytes
     rows: bytes | None = None
     retention: int | None = None
+    is_repeated: bool = False
 
     @property
     def is_relation(self) -> bool:

@@ -11,7 +11,6 @@ At the end of the input every row is released.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -174,15 +173,20 @@ def list_late_rows(inputs: Iterable[InputProgram], late: Mapping[str, pa.Table])
     for each in inputs:
         if each.name not in late:
             continue
-        rows = late[each.name].to_pylist()
-        counts: Counter[int] = Counter()
-        for row in rows:
-            counts[row["t"]] += int(row.get("n", 1))
-        replaced = {time for time, count in counts.items() if count > len(found.get(time, ()))}
-        for time in replaced:
-            found[time] = []
-        for row in rows:
-            if row["t"] in replaced:
-                values = {name: row[f"x{i}"] for i, name in enumerate(each.names)}
-                found[row["t"]] += [LateRow(row["t"], values)] * int(row.get("n", 1))
+        own: dict[int, list[LateRow]] = {}
+        for row, count in _count_late_rows(each, late[each.name]):
+            own.setdefault(row.time, []).extend([row] * count)
+        found |= {time: rows for time, rows in own.items() if len(rows) > len(found.get(time, ()))}
     return [row for rows in found.values() for row in rows]
+
+
+def _count_late_rows(each: InputProgram, late: pa.Table) -> list[tuple[LateRow, int]]:
+    """The late rows of an input, and how often each occurs."""
+    counted = []
+    for row in late.to_pylist():
+        values = {name: row[f"x{i}"] for i, name in enumerate(each.names) if name is not None}
+        counted.append((LateRow(row["t"], values), int(row.get("n", 1))))
+    if not each.is_repeated:
+        return counted
+    once = {(row.time, *map(repr, row.values.items())): (row, count) for row, count in counted}
+    return list(once.values())

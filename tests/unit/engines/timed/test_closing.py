@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from millpond.analysis.decide import analyse
+from millpond.engines.timed.reorder_buffer import list_late_rows
 from millpond.frontend.parse import parse
 from millpond.plan.needs import TimedPlan
 from tests.support.timed_local import TimedLocal, micros
@@ -97,6 +98,22 @@ def test_a_set_remembers_rows_while_equal_ones_can_come() -> None:
     assert run.results == 2
     assert run.feed(("T", 1, "b", 20)) == {}
     assert run.results == 0
+
+
+def test_sliding_windows_close_one_after_the_other() -> None:
+    run = Input("SELECT window.start, COUNT(*) FROM S GROUP BY window(I, '10 seconds', '5 seconds')")
+    assert run.feed(("S", 1, "x", 7), ("S", 1, "x", 3), ("S", 1, "x", 12)) == {(-5, 1): 1}
+    assert run.feed(("S", 1, "x", 18)) == {(0, 2): 1, (5, 2): 1}
+    assert run.feed(ended=True) == {(10, 2): 1, (15, 1): 1} and run.watermark == 25
+
+
+def test_a_late_row_of_several_windows_is_listed_once() -> None:
+    run = Input("SELECT window.start, N, COUNT(*) FROM S GROUP BY window(I, '10 seconds', '5 seconds'), N")
+    (each,) = run.local.program.inputs
+    rows = run.local.collect(each, [{"A": 1, "N": "x", "I": at(7)}] * 2 + [{"A": 1, "N": "y", "I": at(7)}])
+    assert rows.num_rows == 4
+    late = [row.values for row in list_late_rows([each], {each.name: rows})]
+    assert sorted(str(row["N"]) for row in late) == ["x", "x", "y"] and set(late[0]) == {"N"}
 
 
 def test_updates_write_every_change() -> None:
