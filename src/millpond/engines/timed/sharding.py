@@ -115,7 +115,7 @@ def _contain_the_key(query: Query, columns: ShardColumns) -> bool:
             return False
         (select,) = term.selects
         shown = [item.expression for item in select.items]
-        kept = select.group_by or () if is_aggregate(select) else shown
+        kept = shown if term.distinct else select.group_by or ()
         tables = {o.alias: o.table.name for o in select.occurrences}
         if not any(isinstance(e, Ref) and columns.get(tables[e.occurrence]) == e.column for e in kept):
             return False
