@@ -30,7 +30,7 @@ from millpond.query.model import Query
 from millpond.query.trees import is_aggregate
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.spark.admission import Allowance
-from millpond.spark.answer import RETRACTED
+from millpond.spark.answer import RETRACTED, REVISION
 from millpond.spark.engines import choose_engine
 from millpond.spark.job import Job
 from millpond.spark.sources.opened import OpenSource
@@ -65,7 +65,7 @@ class Collected:
                 continue
             values = tuple(row[: len(self.columns)])
             retracted = RETRACTED in frame.columns and row[RETRACTED]
-            if self.grouped:
+            if self.grouped and REVISION in frame.columns:
                 key = values[: len(self.select.group_by or ())]
                 self.groups.pop(key, None)
                 if not retracted:

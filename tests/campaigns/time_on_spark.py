@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,11 @@ from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.frontend.parse import parse
 from millpond.query.model import Query
 from millpond.spark.admission import Allowance
+from millpond.spark.engines import choose_engine
 from millpond.spark.job import Job
+from millpond.spark.sources.derived import add_derived_columns
 from millpond.spark.sources.opened import OpenSource
 from millpond.spark.sources.schema import spark_schema
-from millpond.spark.timed import TimedEngine
 from tests.campaigns.exact_engine import random_batches
 from tests.campaigns.exact_on_spark import Collected
 from tests.support.local import arrow_table
@@ -48,15 +50,18 @@ from tests.support.time_generate import (
 )
 
 ROWS = 24
+# Whether the query of a seed runs, and what is wrong with its answer.
+Examine = Callable[[SparkSession, int], tuple[bool, str | None]]
 Rows = Sequence[tuple[str, TimeRow]]
 
 
 def write_files(folder: Path, query: Query, batches: Sequence[Rows]) -> None:
     """Write one file for each stream and batch, with modification times in this order; timestamps in UTC."""
     for name, table in query.tables.items():
+        declared = replace(table, derived=())
         (folder / name).mkdir(parents=True, exist_ok=True)
         for i, batch in enumerate(batches):
-            rows = arrow_table(table, [row for stream, row in batch if stream == name])
+            rows = arrow_table(declared, [row for stream, row in batch if stream == name])
             place = rows.schema.get_field_index(table.time or "")
             moments = rows.column(place).cast(pa.timestamp("us", "UTC"))
             path = folder / name / f"{i:05}.parquet"
@@ -64,23 +69,20 @@ def write_files(folder: Path, query: Query, batches: Sequence[Rows]) -> None:
             os.utime(path, (1_000_000_000 + i, 1_000_000_000 + i))
 
 
-def run_query(spark: SparkSession, verdict: Verdict, folder: Path) -> Collected:
+def run_query(spark: SparkSession, verdict: Verdict, folder: Path, updates: bool = False) -> Collected:
     """Run the query on all files, one per stream and micro-batch, and then on the end of the input."""
     query = verdict.query
     assert verdict.timed is not None
-    sources = {
-        name: OpenSource(
-            spark.readStream.schema(spark_schema(table))
-            .option("maxFilesPerTrigger", 1)
-            .parquet(str(folder / name)),
-            False,
-        )
-        for name, table in query.tables.items()
-    }
+    sources = {}
+    for name, table in query.tables.items():
+        reader = spark.readStream.schema(spark_schema(table)).option("maxFilesPerTrigger", 1)
+        opened = OpenSource(reader.parquet(str(folder / name)), False)
+        sources[name] = add_derived_columns(opened, table)
     (folder / "end").mkdir()
     end_of_input = spark.readStream.text(str(folder / "end"))
     collected = Collected(query)
-    frame = TimedEngine().build(Job(spark, verdict, Allowance(), sources, end_of_input)).frame
+    job = Job(spark, verdict, Allowance(), sources, end_of_input, updates)
+    frame = choose_engine(job).build(job).frame
     for _ in range(2):
         writer = frame.writeStream.foreachBatch(collected).trigger(availableNow=True)
         writer.option("checkpointLocation", str(folder / "checkpoint")).start().awaitTermination()
@@ -136,10 +138,11 @@ def examine(spark: SparkSession, seed: int) -> tuple[bool, str | None]:
     return True, None
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, examine: Examine = examine, description: str | None = None) -> int:
+    """Examine queries until so many have run."""
     from millpond.spark.session import make_session
 
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=description or (__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)

@@ -102,8 +102,11 @@ def test_a_set_remembers_rows_while_equal_ones_can_come() -> None:
 
 def test_sliding_windows_close_one_after_the_other() -> None:
     run = Input("SELECT window.start, COUNT(*) FROM S GROUP BY window(I, '10 seconds', '5 seconds')")
-    assert run.feed(("S", 1, "x", 7), ("S", 1, "x", 3), ("S", 1, "x", 12)) == {(-5, 1): 1}
-    assert run.feed(("S", 1, "x", 18)) == {(0, 2): 1, (5, 2): 1}
+    assert run.feed(("S", 1, "x", 7), ("S", 1, "x", 3), ("S", 1, "x", 12)) == {
+        (-5, 1): 1,
+        (0, 2): 1,
+    }
+    assert run.feed(("S", 1, "x", 18)) == {(5, 2): 1}
     assert run.feed(ended=True) == {(10, 2): 1, (15, 1): 1} and run.watermark == 25
 
 
