@@ -232,7 +232,7 @@ class _SelectMatches:
         wanted = [item.expression for item in select.items]
         if is_aggregate(select):
             arguments = [a.argument if a.argument is not None else Literal(1, None) for a in self._aggregates]
-            wanted = [*(select.group_by or ()), *arguments]
+            wanted = [*_find_group_columns(select), *arguments]
         self._wanted = [compile_expression(e, self._matchers[0].slots) for e in wanted]
         self._found: Counter[tuple[Value, ...]] = Counter()
 
@@ -256,11 +256,12 @@ class _SelectMatches:
         return self._group() if is_aggregate(self._select) else self._found
 
     def _group(self) -> Counter[tuple[Value, ...]]:
-        keys = len(self._select.group_by or ())
+        keys = len(_find_group_columns(self._select))
+        found_rows = self._found if self._select.session is None else _merge_sessions(self._found, keys)
         groups: dict[tuple[Value, ...], list[Counter[Value]]] = {}
         if self._select.group_by is None:
             groups[()] = [Counter() for _ in self._aggregates]
-        for found, count in self._found.items():
+        for found, count in found_rows.items():
             group = groups.setdefault(found[:keys], [Counter() for _ in self._aggregates])
             for values, value in zip(group, found[keys:], strict=True):
                 if value is not None:
@@ -274,12 +275,44 @@ class _SelectMatches:
         return out
 
 
+def _find_group_columns(select: Select) -> tuple[Ref, ...]:
+    """The columns of GROUP BY; the last two are the start and the end of a session, if there is one."""
+    edges = (select.session.start, select.session.end) if select.session is not None else ()
+    return (*(select.group_by or ()), *edges)
+
+
+def _merge_sessions(found: Mapping[tuple[Value, ...], int], keys: int) -> Counter[tuple[Value, ...]]:
+    """The matches with the edges of their session, instead of those of a session of one row.
+
+    ``keys`` is the number of group columns; the last two are the edges.  A row that comes no later than the
+    end of a session belongs to it.
+    """
+    merged: Counter[tuple[Value, ...]] = Counter()
+    by_group: dict[tuple[Value, ...], list[tuple[Value, ...]]] = {}
+    for row in found:
+        if row[keys - 2] is not None:
+            by_group.setdefault(row[: keys - 2], []).append(row)
+    for group, rows in by_group.items():
+        rows.sort(key=lambda row: row[keys - 2])
+        sessions: list[list[tuple[Value, ...]]] = []
+        for row in rows:
+            if sessions and row[keys - 2] <= sessions[-1][-1][keys - 1]:
+                sessions[-1].append(row)
+            else:
+                sessions.append([row])
+        for session in sessions:
+            edges = session[0][keys - 2], session[-1][keys - 1]
+            for row in session:
+                merged[(*group, *edges, *row[keys:])] += found[row]
+    return merged
+
+
 def compile_result_row(
     select: Select, aggregates: Sequence[Aggregate]
 ) -> Callable[[Sequence[Value], Sequence[Value]], tuple[Value, ...] | None]:
     """A function from a group's key and aggregates to its result row; None if HAVING excludes the group."""
     stand_in: dict[Expr, Ref] = {a: Ref("", f"a{i}") for i, a in enumerate(aggregates)}
-    stand_in |= {ref: Ref("", f"g{i}") for i, ref in enumerate(select.group_by or ())}
+    stand_in |= {ref: Ref("", f"g{i}") for i, ref in enumerate(_find_group_columns(select))}
     slots = {"": 0}
     columns = [compile_expression(substitute(item.expression, stand_in), slots) for item in select.items]
     having = compile_condition(substitute(select.having, stand_in), slots)

@@ -16,6 +16,7 @@ from millpond.analysis.witness.candidates import propose_candidates
 from millpond.analysis.witness.median_candidates import propose_median_candidates
 from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness, is_confirmed
 from millpond.analysis.witness.moments import has_time_functions
+from millpond.analysis.witness.session_candidates import propose_session_candidates
 from millpond.analysis.witness.source import CandidateRow, WitnessCandidate, WitnessSource
 from millpond.analysis.witness.times import assign_times
 from millpond.errors import WitnessSizeError
@@ -53,10 +54,12 @@ def find_witness(query: Query, source: WitnessSource, n: int) -> Witness | None:
     aggregates = any(is_aggregate(s) for s in query.selects)
     fills = _propose_fills(source)
     misfit: WitnessSizeError | None = None
-    tried = chain(
+    tried: Iterable[tuple[WitnessCandidate, Fill]] = chain(
         islice(_with_propose_fills(source, propose_candidates(source, n), fills), MAX_CANDIDATES),
         islice(_with_propose_fills(source, propose_median_candidates(source, n), fills), _MAX_RAMPS),
     )
+    if source.select.session is not None:
+        tried = ((candidate, fill) for candidate in propose_session_candidates(source, n) for fill in fills)
     for candidate, fill in tried:
         compare = "answer" if aggregates and not candidate.step_by_step else "emitted"
         try:
