@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import date
+from dataclasses import replace
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -27,6 +28,7 @@ from millpond.query.model import (
     Op,
     Or,
     Ref,
+    Session,
     Truth,
 )
 from millpond.query.trees import conjuncts, find_aggregates, item_refs
@@ -342,3 +344,29 @@ def test_conjuncts_are_flattened_in_order() -> None:
     a, b, c = (_truth(name) for name in "abc")
     assert conjuncts(And((And((a, TRUE)), Or((b, c)), And((c,))))) == [a, Or((b, c)), c]
     assert conjuncts(TRUE) == []
+
+
+# --- session windows -----------------------------------------------------------------------------------
+
+
+def test_rows_of_a_group_are_divided_into_sessions_by_the_gap() -> None:
+    """Rows have the edges of a session of their own; a row that comes when a session ends belongs to it."""
+    gap = timedelta(seconds=5)
+    at = {second: datetime(2020, 1, 1) + timedelta(seconds=second) for second in (0, 5, 10, 16, 40)}
+    rows = [{"k": key, "t": at[s], "e": at[s] + gap} for key in "xy" for s in at if key == "x" or s == 10]
+    [query] = parse(
+        "CREATE STREAMING TABLE S (k STRING, t TIMESTAMP, e TIMESTAMP) TBLPROPERTIES ('time' = 't');"
+        "SELECT k, t, e, COUNT(*) FROM S GROUP BY k, t, e"
+    )
+    [select] = query.selects
+    session = Session(Ref("S", "t"), 5_000_000, Ref("S", "t"), Ref("S", "e"))
+    select = replace(select, group_by=(Ref("S", "k"),), session=session)
+    query = replace(query, terms=(replace(query.terms[0], selects=(select,)),))
+    assert answer(query, {"S": rows}) == Counter(
+        [
+            ("x", at[0], at[10] + gap, 3),
+            ("x", at[16], at[16] + gap, 1),
+            ("x", at[40], at[40] + gap, 1),
+            ("y", at[10], at[10] + gap, 1),
+        ]
+    )

@@ -288,3 +288,40 @@ def test_time_columns() -> None:
 def test_occurrences_of_relations() -> None:
     assert order_of("S, R", "A = X").relations == ("R",)
     assert order_of("S, T", "A = B").relations == ()
+
+
+# --- results that close --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sources", "where", "groups", "closing"),
+    [
+        ("S", "A > 0", "I", "S.I"),
+        ("S", "A > 0", "A", ""),
+        ("S", "A > 0", "A, window(I, '1 minute')", "S.I"),
+        ("S", "A > 0", "date_trunc('month', I)", "S.I"),
+        ("S", "A > 0", "year(I), month(I)", "S.I"),
+        ("S", "A > 0", "month(I), hour(I)", ""),
+        ("S", "A > 0", "date_format(I, 'HH:mm')", ""),
+        ("S, T", "I < J", "J", "T.J"),
+        ("S, T", "I < J", "I", ""),
+        ("S, T", "I < J", "I, J", "T.J"),
+        ("S, T", "I BETWEEN J AND J + INTERVAL 1 HOUR", "I, J", "S.I T.J"),
+        ("S, T", "A = B", "I, J", ""),
+        ("R, S", "X = A", "I", "S.I"),
+    ],
+)
+def test_results_close_with_a_timestamp_or_bucket_of_the_last_group(
+    sources: str, where: str, groups: str, closing: str
+) -> None:
+    [query] = parse(f"{STREAMS} SELECT COUNT(*) FROM {sources} WHERE {where} GROUP BY {groups}")
+    [part] = split_into_parts(query.selects[0], disjoint=True)
+    found = TimeOrder(part).find_closing_columns(query.selects[0].group_by or ())
+    assert " ".join(map(str, found)) == closing
+
+
+def test_columns_of_the_last_group_are_not_remembered_if_results_close() -> None:
+    order = order_of("S, T", "I < J AND A < B")
+    columns = (Ref("S", "A"), Ref("T", "B"), Ref("T", "J"))
+    assert order.find_remembered_columns(columns, [Ref("T", "J")]) == (Ref("S", "A"),)
+    assert order.find_remembered_columns(columns, [Ref("T", "B")]) == columns
