@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from millpond import check
+from millpond.analysis.decide import decide
 from millpond.analysis.witness.moments import Moments, add_fields, arrange_moments
 from millpond.errors import WitnessSizeError
 from millpond.frontend.parse import parse
@@ -59,9 +59,9 @@ def test_a_witness_does_not_leave_the_calendar() -> None:
 
 def test_optional_rows_are_in_different_buckets() -> None:
     """Rows in one bucket would prove nothing, as a bucket has boundedly many rows."""
-    verdict = check(
+    [query] = parse(
         f"{STREAM} CREATE STREAMING TABLE T (B INT, at TIMESTAMP);"
         "SELECT date_trunc('hour', ts), COUNT(*) FROM S, T WHERE ts < at GROUP BY date_trunc('hour', ts)"
     )
-    hours = [entry["row"]["ts"][:13] for entry in verdict.witness(4)["universe"]]
+    hours = [entry["row"]["ts"][:13] for entry in decide(query).witness(4)["universe"]]
     assert len(set(hours)) == 4
