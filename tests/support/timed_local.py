@@ -50,7 +50,7 @@ class TimedLocal:
                 {
                     each.name: self.collect(each, relations[each.stream])
                     for each in program.inputs
-                    if each.is_relation
+                    if each.is_read
                 }
             )
         self.program: TimedProgram = program

@@ -12,7 +12,13 @@ from dataclasses import replace
 
 from millpond.analysis.derive_synopses import derive_plan
 from millpond.analysis.paper_verdict import describe_published_verdict
-from millpond.analysis.reasons import describe_undetermined, describe_violation, remove_redundant
+from millpond.analysis.partner_tests import NeverFinalError
+from millpond.analysis.reasons import (
+    describe_partner_gap,
+    describe_undetermined,
+    describe_violation,
+    remove_redundant,
+)
 from millpond.analysis.regions import JoinRegions
 from millpond.analysis.select_needs import find_select_needs
 from millpond.analysis.self_joins import has_self_join
@@ -42,6 +48,7 @@ from millpond.query.parts import Part
 from millpond.query.time_order import find_result_keys, find_time_columns, is_timed
 from millpond.query.trees import is_aggregate, refs
 from millpond.query.types import Domain
+from millpond.query.variants import NoVariantsError, join_subqueries
 
 # The number of optional rows of the witness that is confirmed before a query is called unbounded.  It is
 # larger if a self-join, HAVING or another part of a union could hide the effect of more rows.
@@ -74,6 +81,8 @@ def decide(query: Query) -> Verdict:
         needs, failures = analyse(query)
     except TooManyParts:
         return _build_undetermined(query, (describe_undetermined(UndeterminedCode.TOO_MANY_ALTERNATIVES),))
+    except (NoVariantsError, NeverFinalError) as gap:
+        return _decide_without_variants(query, describe_partner_gap(query, gap))
     if not failures:
         try:
             return _decide_bounded(query, needs)
@@ -93,16 +102,17 @@ def analyse(query: Query) -> tuple[list[SelectNeeds], list[tuple[Select, Failure
     failures: list[tuple[Select, Failure]] = []
     for term in query.terms:
         for select in term.selects:
-            found, failed = find_select_needs(select, term.distinct)
-            every.append(SelectNeeds(select, term.distinct, tuple(found)))
+            found, partners, failed = find_select_needs(select, term.distinct)
+            every.append(SelectNeeds(select, term.distinct, tuple(found), tuple(partners)))
             alone = len(query.selects) == len(found) == 1
-            failures += [(select, replace(f, alone=alone)) for f in failed]
+            failures += [(source, replace(f, alone=f.alone and alone)) for source, f in failed]
     return every, failures
 
 
 def _decide_bounded(query: Query, needs: list[SelectNeeds]) -> Verdict:
     """The bounded verdict with its plan; raises NoPlanError if no synopsis is known."""
-    if any(_is_timed_part(each, part) for each in needs for part, wanted in each.parts if wanted):
+    in_time = any(_is_timed_part(each, part) for each in needs for part, wanted in each.parts if wanted)
+    if in_time or any(each.partners for each in needs):
         timed = TimedPlan(query, tuple(needs))
         state = compute_timed_state(timed)
         published = _describe_published(query, needs, bounded=True)
@@ -113,6 +123,27 @@ def _decide_bounded(query: Query, needs: list[SelectNeeds]) -> Verdict:
 
 def _is_timed_part(needs: SelectNeeds, part: Part) -> bool:
     return is_timed(part, find_result_keys(needs.select, needs.distinct))
+
+
+def _decide_without_variants(query: Query, reason: Reason) -> Verdict:
+    """The verdict on a query whose rows with or without partner are not known how to find.
+
+    The query with all its tables joined compares the same columns; a witness may show that it is unbounded.
+    """
+    failures: list[tuple[Select, Failure]] = []
+    for term in query.terms:
+        for select in term.selects:
+            joined = join_subqueries(select)
+            failures += [(joined, replace(f, alone=False)) for _, f in _find_failures(joined, term.distinct)]
+    verdict = _decide_by_witness(query, failures)
+    return verdict if verdict.outcome == UNBOUNDED else _build_undetermined(query, (reason,))
+
+
+def _find_failures(select: Select, distinct: bool) -> list[tuple[Select, Failure]]:
+    try:
+        return find_select_needs(select, distinct)[2]
+    except TooManyParts:
+        return []
 
 
 def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> Verdict:
@@ -151,7 +182,7 @@ def _build_undetermined(query: Query, reasons: Sequence[Reason]) -> Verdict:
 
 def _describe_published(query: Query, needs: list[SelectNeeds], bounded: bool) -> str | None:
     """Where paper 2, as published, differs on a query that has a single part."""
-    if len(query.selects) > 1 or len(needs[0].parts) != 1:
+    if len(query.selects) > 1 or len(needs[0].parts) != 1 or needs[0].partners:
         return None
     (part, _) = needs[0].parts[0]
     if not is_timed(part):
@@ -162,7 +193,7 @@ def _describe_published(query: Query, needs: list[SelectNeeds], bounded: bool) -
 def _find_unsupported(query: Query) -> UndeterminedCode | None:
     """What the analysis does not support: no stream, and some uses of timestamps."""
     for term in query.terms:
-        for select in term.selects:
+        for select in map(join_subqueries, term.selects):
             if not any(o.table.streaming for o in select.occurrences):
                 return UndeterminedCode.NO_STREAM
             plain = sum(o.table.streaming for o in select.occurrences) == 1 and not is_aggregate(select)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from millpond.analysis.partner_tests import NeverFinalError
 from millpond.analysis.verdict import Reason, UndeterminedCode
 from millpond.analysis.violations import Failure, ViolationCode
 from millpond.query.buckets import find_bucket
-from millpond.query.model import Comparison, Op, Ref, Select
+from millpond.query.model import Comparison, Op, Query, Ref, Select
 from millpond.query.parts import THRESHOLD, Part
 from millpond.query.time_order import TimeOrder, find_result_keys
+from millpond.query.variants import NoVariantsError, VariantGap
 
 _UNDETERMINED = {
     UndeterminedCode.TOO_MANY_ALTERNATIVES: (
@@ -27,6 +29,13 @@ _UNDETERMINED = {
     UndeterminedCode.SECOND_TIMESTAMP: (
         "it compares a TIMESTAMP column that is not the stream's time column, "
         "which the analysis does not support"
+    ),
+    UndeterminedCode.NEVER_FINAL: "some rows never get to be final",
+    UndeterminedCode.SEVERAL_OUTER_STREAMS: (
+        "whether there is a partner depends on rows of several streams, which the analysis does not support"
+    ),
+    UndeterminedCode.NESTED_OUTER_JOINS: (
+        "RIGHT or FULL JOIN after another outer join is only supported if it ignores rows without partner"
     ),
 }
 # Violations that an unbounded equality join of the same columns implies.
@@ -45,6 +54,28 @@ def describe_undetermined(
         message = f"{_UNDETERMINED[code]}; the criterion that fails: {cause.message}"
         return Reason(code.value, cause.columns, cause.predicate, message)
     return Reason(code.value, (), None, _UNDETERMINED[code] + (f": {detail}" if detail else ""))
+
+
+def describe_partner_gap(query: Query, gap: NoVariantsError | NeverFinalError) -> Reason:
+    """The reason why it is not known how to find rows with or without partner."""
+    if isinstance(gap, NeverFinalError):
+        names = {o.alias: o.table for select in query.selects for o in select.every_occurrence}
+        row, partner = names[gap.alias], names[gap.partner]
+        code = UndeterminedCode.NEVER_FINAL
+        message = f"a partner in {partner.name} can come any time after a row of {row.name}, so the row "
+        message += "never gets to be one without partner"
+        if not row.streaming:
+            message = f"rows of the relation {row.name} without partner never get to be final"
+        elif row.time and partner.time:
+            wanted = f"{gap.partner}.{partner.time} <= {gap.alias}.{row.time} + INTERVAL 1 HOUR"
+            message += f"; a condition such as {wanted} bounds the time in which it can come"
+        return Reason(code.value, (), None, message)
+    code = {
+        VariantGap.SEVERAL_STREAMS: UndeterminedCode.SEVERAL_OUTER_STREAMS,
+        VariantGap.NESTED: UndeterminedCode.NESTED_OUTER_JOINS,
+    }[gap.gap]
+    detail = f": {join_words(gap.aliases)}" if gap.aliases else ""
+    return Reason(code.value, gap.aliases, gap.predicate or None, _UNDETERMINED[code] + detail)
 
 
 def describe_violation(select: Select, failure: Failure) -> Reason:

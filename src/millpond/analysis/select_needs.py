@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from millpond.analysis.aggregates import find_aggregate_needs
 from millpond.analysis.join_needs import Findings, find_counted_need, find_existence_need
+from millpond.analysis.partner_tests import add_implied_conditions, find_partner_needs
 from millpond.analysis.violations import Failure, ViolationCode
-from millpond.plan.needs import Need
+from millpond.plan.needs import Need, PartnerNeeds
 from millpond.query.model import Select
 from millpond.query.parts import Part, split_disjunctions, split_into_parts
 from millpond.query.split_parts import split_by_values
 from millpond.query.time_order import find_result_keys, is_timed
 from millpond.query.trees import find_aggregates, is_aggregate, sorted_refs
+from millpond.query.variants import list_variants
 
 # The needs of a part.
 PartNeeds = tuple[Part, tuple[Need, ...]]
 
 
-def find_select_needs(select: Select, distinct: bool) -> tuple[list[PartNeeds], list[Failure]]:
-    """The needs of every part of a select, and the failures.
+def find_select_needs(
+    select: Select, distinct: bool
+) -> tuple[list[PartNeeds], list[PartnerNeeds], list[tuple[Select, Failure]]]:
+    """The needs of every part of a select, those of its partner tests, and the failures.
+
+    A failure comes with the select whose occurrences it is about.  Raises NoVariantsError and
+    NeverFinalError.
+    """
+    variants = [add_implied_conditions(variant) for variant in list_variants(select, distinct)]
+    found, failed = _find_needs_by_part(select, variants, distinct)
+    failures = [(select, failure) for failure in failed]
+    partners: list[PartnerNeeds] = []
+    for variant in variants:
+        needs, more = find_partner_needs(variant)
+        partners += [n for n in needs if not any(known.decides(n.alias, n.test) for known in partners)]
+        failures += more
+    return found, partners, failures
+
+
+def _find_needs_by_part(
+    select: Select, variants: Sequence[Select], distinct: bool
+) -> tuple[list[PartNeeds], list[Failure]]:
+    """The needs of every part of the variants of a select, and the failures.
 
     A part that fails is split, by its groups or by its disjunctive filters, and tried again.
     """
-    parts = split_into_parts(select, disjoint=is_aggregate(select) or not distinct)
+    disjoint = is_aggregate(select) or not distinct
+    parts = [part for variant in variants for part in split_into_parts(variant, disjoint)]
     found: list[PartNeeds] = []
     failures: list[Failure] = []
     for part in parts:

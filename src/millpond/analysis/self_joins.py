@@ -54,7 +54,7 @@ def _find_covered_pair(part: Part, projected: Sequence[Ref]) -> tuple[str, str] 
         for new in occurrences:
             if (
                 old is not new
-                and old.table.name == new.table.name
+                and old.table == new.table
                 and _is_covered(part, old.alias, new.alias, projected)
             ):
                 return old.alias, new.alias

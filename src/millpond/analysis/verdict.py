@@ -30,6 +30,9 @@ class UndeterminedCode(StrEnum):
     NO_STREAM = "no-stream"
     TIME_IN_RESULT = "time-in-result"
     SECOND_TIMESTAMP = "second-timestamp"
+    NEVER_FINAL = "never-final"
+    SEVERAL_OUTER_STREAMS = "several-outer-streams"
+    NESTED_OUTER_JOINS = "nested-outer-joins"
 
 
 @dataclass(frozen=True)

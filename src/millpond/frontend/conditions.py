@@ -43,6 +43,7 @@ _OPS: dict[type[exp.Expr], Op] = {
     exp.GT: Op.GT,
     exp.NEQ: Op.NE,
 }
+_SUBQUERY = "{} is only supported as a condition of WHERE that AND connects with the others"
 
 
 @dataclass(frozen=True)
@@ -73,25 +74,27 @@ def _read_condition(reading: _Reading, node: exp.Expr) -> Condition:
     node = strip_parentheses(statement, node)
     if isinstance(node, exp.And | exp.Or):
         kind = And if isinstance(node, exp.And) else Or
-        return _connect(kind, [_read_condition(reading, each) for each in _operands(node)])
+        return _connect(kind, [_read_condition(reading, each) for each in list_operands(node, type(node))])
     if isinstance(node, exp.Not):
         return _negate(_read_condition(reading, node.this))
     if type(node) in _OPS:
         accept_only(statement, node, "this", "expression")
         sides = [reading.side(reading.reader, each) for each in (node.this, node.expression)]
-        return _compare(reading.reader, sides[0], _OPS[type(node)], sides[1], node)
+        return compare_sides(reading.reader, sides[0], _OPS[type(node)], sides[1], node)
     if isinstance(node, exp.Between):
         return _read_between(reading, node)
     if isinstance(node, exp.In):
         return _read_in(reading, node)
     if isinstance(node, exp.Is):
         return _read_is_null(reading, node)
+    if isinstance(node, exp.Exists):
+        raise SqlError(_SUBQUERY.format("EXISTS"), statement.keyword_at(node, "EXISTS"))
     return _read_boolean(reading, node)
 
 
-def _operands(node: exp.Expr) -> list[exp.Expr]:
-    """The operands of a chain of ANDs, or of ORs."""
-    kind, operands = type(node), []
+def list_operands(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
+    """The operands of a chain of ANDs, or of ORs; the node itself if it is none."""
+    operands = []
     pending = [node]
     while pending:
         each = pending.pop()
@@ -123,18 +126,20 @@ def _negate(condition: Condition) -> Condition:
 def _read_between(reading: _Reading, node: exp.Between) -> Condition:
     accept_only(reading.reader.statement, node, "this", "low", "high")
     operand, low, high = (reading.side(reading.reader, node.args[key]) for key in ("this", "low", "high"))
-    least = _compare(reading.reader, operand, Op.GE, low, node)
-    return conjunction([least, _compare(reading.reader, operand, Op.LE, high, node)])
+    least = compare_sides(reading.reader, operand, Op.GE, low, node)
+    return conjunction([least, compare_sides(reading.reader, operand, Op.LE, high, node)])
 
 
 def _read_in(reading: _Reading, node: exp.In) -> Condition:
     statement = reading.reader.statement
+    if node.args.get("query"):
+        raise SqlError(_SUBQUERY.format("IN (SELECT …)"), statement.keyword_at(node, "IN"))
     accept_only(statement, node, "this", "expressions")
     operand = reading.side(reading.reader, node.this)
     if not node.expressions:
         raise SqlError(f"{statement.excerpt(node)} IN has no values", statement.at(node), "write IN (1, 2)")
     values = [reading.side(reading.reader, each) for each in node.expressions]
-    return _connect(Or, [_compare(reading.reader, operand, Op.EQ, value, node) for value in values])
+    return _connect(Or, [compare_sides(reading.reader, operand, Op.EQ, value, node) for value in values])
 
 
 def _read_is_null(reading: _Reading, node: exp.Is) -> Condition:
@@ -172,7 +177,8 @@ def _read_boolean(reading: _Reading, node: exp.Expr) -> Condition:
 # --- comparisons -------------------------------------------------------------------------------------
 
 
-def _compare(reader: Reader, left: Side, op: Op, right: Side, node: exp.Expr) -> Condition:
+def compare_sides(reader: Reader, left: Side, op: Op, right: Side, node: exp.Expr) -> Condition:
+    """The comparison of two sides, whose types must fit; ``node`` is the whole predicate."""
     left, right = _read_string(reader, left, right), _read_string(reader, right, left)
     if left.type is None or right.type is None:
         return Truth(None)  # a comparison with NULL

@@ -121,7 +121,6 @@ _FLAGS: dict[tuple[str, str], tuple[str, str | None]] = {
     ("Union", "by_name"): ("BY NAME", "list the columns in the same order"),
     ("Group", "all"): ("GROUP BY ALL", _NAME_COLUMNS),
     ("Distinct", "on"): ("DISTINCT ON", None),
-    ("Join", "using"): ("USING", "write ON a.column = b.column"),
     ("Table", "joins"): ("JOIN inside JOIN", "write ON after each JOIN"),
     ("TableAlias", "columns"): (
         "an alias with a list of columns",
@@ -158,7 +157,8 @@ _STATEMENTS: dict[str, tuple[str, str | None]] = {
 _WORDS = frozenset(
     """
     SELECT DISTINCT ALL FROM AS JOIN INNER CROSS ON WHERE AND OR NOT GROUP BY HAVING UNION BETWEEN IN IS NULL
-    TRUE FALSE CAST CREATE STREAMING TABLE IF EXISTS CHECK CONSTRAINT USING OPTIONS TBLPROPERTIES COMMENT
+    LEFT RIGHT FULL OUTER SEMI ANTI TRUE FALSE CAST
+    CREATE STREAMING TABLE IF EXISTS CHECK CONSTRAINT USING OPTIONS TBLPROPERTIES COMMENT
     BOOLEAN TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG DECIMAL DEC NUMERIC FLOAT REAL DOUBLE STRING
     VARCHAR CHAR CHARACTER DATE TIMESTAMP ( ) , . * + - / % = == < <= > >= <> != !
     """.split()  # noqa: SIM905 (a list of words reads better)

@@ -34,12 +34,18 @@ class Scope:
     """The occurrences whose columns a name can refer to; an ON does not see ``later`` ones.
 
     ``derived`` collects the columns that the select computes, by alias and name.
+    ``hidden`` columns need a qualifier: JOIN … USING has merged them with others of the same name.  A
+    subquery has the scope around it as ``outer``; ``written`` are the aliases of its own occurrences as
+    written, where they had to be changed to be unique.
     """
 
     statement: Statement
     occurrences: tuple[Occurrence, ...]
     later: tuple[Occurrence, ...] = ()
     derived: dict[str, dict[str, Column]] = field(default_factory=dict)
+    hidden: frozenset[Ref] = frozenset()
+    outer: Scope | None = None
+    written: Mapping[str, str] = field(default_factory=dict)
 
     def derive(self, alias: str, column: Column) -> Ref:
         """Add a derived column to an occurrence, unless it has it already."""
@@ -48,7 +54,10 @@ class Scope:
 
     def occurrence_of(self, ref: Ref) -> Occurrence:
         """The occurrence that a column belongs to."""
-        return next(each for each in self.occurrences if each.alias == ref.occurrence)
+        found = (each for each in self.occurrences if each.alias == ref.occurrence)
+        if self.outer is None:
+            return next(found)
+        return next(found, None) or self.outer.occurrence_of(ref)
 
     def column(self, ref: Ref) -> Column:
         """The declared or derived column that a reference names."""
@@ -60,9 +69,16 @@ class Scope:
         """The occurrence with this alias."""
         name = read_name(self.statement, qualifier)
         for each in self.occurrences:
-            if each.alias.lower() == name.lower():
+            if self.written.get(each.alias, each.alias).lower() == name.lower():
                 return each
+        if self.outer is not None and self.outer.has_alias(name):
+            return self.outer.find_occurrence(qualifier)
         raise self._unknown_alias(qualifier, name)
+
+    def has_alias(self, name: str) -> bool:
+        """An occurrence of this scope, or of one around it, has this alias."""
+        own = (self.written.get(each.alias, each.alias).lower() for each in self.occurrences)
+        return name.lower() in own or (self.outer is not None and self.outer.has_alias(name))
 
     def find_column(self, node: exp.Column) -> tuple[Ref, SqlType]:
         """The column that a name refers to, and its type."""
@@ -77,7 +93,10 @@ class Scope:
             for each in among
             for column in each.table.columns
             if column.name.lower() == name.lower()
+            and (qualifier or Ref(each.alias, column.name) not in self.hidden)
         ]
+        if not found and not qualifier and self.outer is not None and self.outer.knows(node):
+            return self.outer.find_column(node)
         if len(found) > 1:
             meanings = " or ".join(one_line(str(ref)) for ref, _ in found)
             message = f"{one_line(name)} is ambiguous: it can be {meanings}"

@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from millpond.errors import SqlError, SqlNameError, SqlTypeError, one_line
-from millpond.frontend.conditions import conjunction, read_group_condition, read_row_condition
+from millpond.errors import SqlError, SqlTypeError, one_line
+from millpond.frontend.conditions import conjunction, read_group_condition
 from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.expressions import Reader, bind, bind_star_column, has_aggregate, strip_parentheses
+from millpond.frontend.joins import FromClause, read_from
 from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
-from millpond.frontend.scope import Scope, find_table, read_name, read_table_name
+from millpond.frontend.scope import Scope, read_name
 from millpond.frontend.statement import Statement
+from millpond.frontend.subqueries import read_where
 from millpond.frontend.time_calls import add_bucket_ends, pick_edge, read_time_call, with_derived
 from millpond.query.model import (
     TRUE,
@@ -22,19 +24,17 @@ from millpond.query.model import (
     Condition,
     Item,
     Literal,
-    Occurrence,
     Query,
     Ref,
     Select,
     Table,
     Term,
 )
-from millpond.query.trees import item_refs, refs
+from millpond.query.trees import item_refs, map_occurrences
 from millpond.query.types import WINDOW, SqlType
 
 MAX_SELECTS = 100
 MAX_ITEMS = 10_000
-_JOIN = "the joins are JOIN … ON … and CROSS JOIN"
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _strip_subquery(statement: Statement, node: exp.Expr) -> exp.Expr:
 def share_derived_columns(terms: tuple[Term, ...]) -> tuple[Term, ...]:
     """The terms, with every table having the derived columns of all its occurrences."""
     derived: dict[str, dict[str, Column]] = {}
-    for occurrence in (o for term in terms for select in term.selects for o in select.occurrences):
+    for occurrence in (o for term in terms for select in term.selects for o in select.every_occurrence):
         found = derived.setdefault(occurrence.table.name, {})
         for column in occurrence.table.derived:
             found.setdefault(column.name, column)
@@ -110,8 +110,7 @@ def share_derived_columns(terms: tuple[Term, ...]) -> tuple[Term, ...]:
         return terms
 
     def share(select: Select) -> Select:
-        occurrences = (with_derived(o, list(derived[o.table.name].values())) for o in select.occurrences)
-        return replace(select, occurrences=tuple(occurrences))
+        return map_occurrences(select, lambda o: with_derived(o, list(derived[o.table.name].values())))
 
     return tuple(replace(term, selects=tuple(map(share, term.selects))) for term in terms)
 
@@ -137,97 +136,42 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
     accept_only(statement, node, "distinct", "expressions", "from_", "joins", "where", "group", "having")
     if node.args.get("distinct"):
         accept_only(statement, node.args["distinct"])
-    joins = _read_from(statement, node)
-    occurrences = _read_occurrences(statement, joins, tables)
-    scope = Scope(statement, occurrences)
-    items = _read_items(statement, node, scope)
+    clause = read_from(statement, node, tables)
+    scope = clause.scope
+    items = _read_items(statement, node, clause)
     group_by = _read_group_by(scope, node.args.get("group"), items)
     is_grouped = group_by is not None or any(has_aggregate(item.node) for item in items)
     windows = _find_windows(node, items)
     reader = Reader(statement, scope, frozenset(group_by or ()) if is_grouped else None, windows=windows)
-    where = _read_where(scope, joins, node.args.get("where"))
+    where, exists = read_where(scope, node.args.get("where"), tables)
     bound = [bind_star_column(reader, i.node, *i.column) if i.column else bind(reader, i.node) for i in items]
     having = _read_having(reader, node.args.get("having"), items)
     text, place = statement.slice(node), statement.at(node)
     named, packed = _name_items(reader, items, bound)
     add_bucket_ends(scope, [*(group_by if group_by is not None else item_refs(named))])
-    occurrences = tuple(with_derived(o, list(scope.derived.get(o.alias, {}).values())) for o in occurrences)
-    select = Select(occurrences, named, where, group_by, having, text, place)
+    select = Select(
+        clause.occurrences,
+        named,
+        conjunction(each for each in (clause.condition, where) if each != TRUE),
+        group_by,
+        having,
+        text,
+        place,
+        joins=clause.joins,
+        exists=(*clause.exists, *exists),
+    )
+    select = map_occurrences(select, lambda o: with_derived(o, list(scope.derived.get(o.alias, {}).values())))
     return _TypedSelect(select, tuple(each.type for each in bound), packed)
-
-
-# --- FROM and WHERE ----------------------------------------------------------------------------------
-
-
-def _read_from(statement: Statement, node: exp.Select) -> list[tuple[exp.Table, exp.Expr | None]]:
-    """The tables of FROM, each with its ON condition."""
-    start = node.args.get("from_")
-    if start is None:
-        raise SqlError("SELECT without FROM is not supported", statement.at(node), "name a table")
-    accept_only(statement, start, "this")
-    joins: list[tuple[exp.Table, exp.Expr | None]] = [(_read_table(statement, start.this), None)]
-    for join in node.args.get("joins") or ():
-        accept_only(statement, join, "this", "on", "kind", "side", "method")
-        words = [join.args[key] for key in ("method", "side", "kind") if join.args.get(key)]
-        if words and words not in (["INNER"], ["CROSS"]):
-            message = f"{' '.join(words)} JOIN is not supported"
-            raise SqlError(message, statement.keyword_at(join, words[0]), _JOIN)
-        joins.append((_read_table(statement, join.this), join.args.get("on")))
-    return joins
-
-
-def _read_table(statement: Statement, node: exp.Expr) -> exp.Table:
-    if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
-        message = "a table or join in parentheses is not supported"
-        raise SqlError(message, statement.at(node), "leave out the parentheses")
-    if not isinstance(node, exp.Table):
-        raise unsupported_error(statement, node)
-    read_table_name(statement, node, "alias")
-    return node
-
-
-def _read_occurrences(
-    statement: Statement, joins: Sequence[tuple[exp.Table, object]], tables: Mapping[str, Table]
-) -> tuple[Occurrence, ...]:
-    occurrences: dict[str, Occurrence] = {}
-    for node, _ in joins:
-        table, written = find_table(statement, node, tables), node.args.get("alias")
-        if written:
-            accept_only(statement, written, "this")
-        alias = read_name(statement, written.this if written else node.this)
-        if alias.lower() in occurrences:
-            message = f"{one_line(alias)} appears twice in FROM"
-            raise SqlNameError(message, statement.at(written or node), "give each a different alias")
-        occurrences[alias.lower()] = Occurrence(alias, table)
-    return tuple(occurrences.values())
-
-
-def _read_where(
-    scope: Scope, joins: Sequence[tuple[object, exp.Expr | None]], where: exp.Expr | None
-) -> Condition:
-    """The conjunction of all ON conditions and WHERE, which is the same for inner joins.
-
-    ON sees all tables before it: to Spark a comma in FROM binds as tightly as JOIN.
-    """
-    conditions: list[Condition] = []
-    for index, (_, on) in enumerate(joins):
-        if on is not None:
-            before, later = scope.occurrences[: index + 1], scope.occurrences[index + 1 :]
-            near = Scope(scope.statement, before, later, scope.derived)
-            conditions.append(read_row_condition(Reader(scope.statement, near), on))
-    if where is not None:
-        conditions.append(read_row_condition(Reader(scope.statement, scope), where.this))
-    return conjunction(each for each in conditions if each != TRUE)
 
 
 # --- the select list ---------------------------------------------------------------------------------
 
 
-def _read_items(statement: Statement, node: exp.Select, scope: Scope) -> list[_SelectItem]:
+def _read_items(statement: Statement, node: exp.Select, clause: FromClause) -> list[_SelectItem]:
     items: list[_SelectItem] = []
     for each in node.expressions:
         if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
-            items += _expand_star(statement, each, scope)
+            items += _expand_star(statement, each, clause)
         elif isinstance(each, exp.Alias):
             accept_only(statement, each, "this", "alias")
             items.append(
@@ -243,17 +187,14 @@ def _read_items(statement: Statement, node: exp.Select, scope: Scope) -> list[_S
     return items
 
 
-def _expand_star(statement: Statement, node: exp.Expr, scope: Scope) -> list[_SelectItem]:
-    among = scope.occurrences
+def _expand_star(statement: Statement, node: exp.Expr, clause: FromClause) -> list[_SelectItem]:
     accept_only(statement, node.this if isinstance(node, exp.Column) else node)
+    columns: Sequence[tuple[Ref, SqlType]] = clause.columns
     if isinstance(node, exp.Column):
         accept_only(statement, node, "this", "table")
-        among = (scope.find_occurrence(node.args["table"]),)
-    return [
-        _SelectItem(node, None, f"{each.alias}.{column.name}", (Ref(each.alias, column.name), column.type))
-        for each in among
-        for column in each.table.columns
-    ]
+        chosen = clause.scope.find_occurrence(node.args["table"])
+        columns = [(Ref(chosen.alias, column.name), column.type) for column in chosen.table.columns]
+    return [_SelectItem(node, None, str(ref), (ref, kind)) for ref, kind in columns]
 
 
 def _name_items(

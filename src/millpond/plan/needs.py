@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from millpond.query.model import (
     Aggregate,
     Expr,
+    PartnerTest,
     Query,
     Ref,
     Select,
+    SemiJoin,
 )
 from millpond.query.parts import Part
+from millpond.query.trees import is_aggregate
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,53 @@ class Need:
 
 
 @dataclass(frozen=True)
+class PartnerNeeds:
+    """What decides whether rows of occurrence ``alias`` have a partner: the matches of ``needs`` exist.
+
+    ``columns`` of the row and its timestamp ``time`` determine the answer.  It is known when time has
+    advanced by ``lag`` microseconds after the row: no partner can come later.
+    """
+
+    alias: str
+    test: PartnerTest
+    time: Ref | None
+    columns: tuple[Ref, ...]
+    lag: int
+    needs: tuple[Need, ...]
+
+    def decides(self, alias: str, test: PartnerTest) -> bool:
+        """Whether these needs decide a test of an occurrence."""
+        mine = self.test
+        return (alias, test.partners, test.condition) == (self.alias, mine.partners, mine.condition)
+
+
+@dataclass(frozen=True)
 class SelectNeeds:
-    """The needs of one select, by part."""
+    """The needs of one select, by part; ``partners`` are those of its tables with or without partners."""
 
     select: Select
     distinct: bool
     parts: tuple[tuple[Part, tuple[Need, ...]], ...]
+    partners: tuple[PartnerNeeds, ...] = ()
+
+    @property
+    def every_part(self) -> tuple[Part, ...]:
+        """The parts of the select, and those of its partner tests."""
+        tests = (need.part for each in self.partners for need in each.needs)
+        return (*(part for part, _ in self.parts), *tests)
+
+    @property
+    def lag(self) -> int:
+        """By how many microseconds the results follow the watermark."""
+        return max((each.lag for each in self.partners), default=0)
+
+    def find_hold(self, part: Part) -> int:
+        """For how many microseconds the rows of a part are held back.
+
+        Results that are written at once need not wait for those of other parts.
+        """
+        tested = any(isinstance(o.table.block, SemiJoin) for o in part.select.occurrences)
+        return self.lag if tested or self.distinct or is_aggregate(self.select) else 0
 
 
 @dataclass(frozen=True)

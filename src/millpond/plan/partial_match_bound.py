@@ -35,19 +35,12 @@ def compute_timed_state(plan: TimedPlan) -> State:
                 if need.outer_columns and find_separate_needs(need, wanted):
                     raise NoPlanError("streams are joined through group columns")
                 timed = TimedNeed(need, find_result_columns(needs.select, need))
-                timed.require_exact_distances()
-                for alias, retention in _find_windows(timed).items():
-                    name = timed.part.select.occurrence(alias).table.name
-                    windows[name] = max(retention, windows.get(name, 0))
-                    kept.append(_describe_recent_rows(timed, alias, retention))
-                past = (timed.order.relations,)
-                kept += [
-                    _describe_matches(timed, p.match_set, bool(timed.lookback))
-                    for p in timed.sets[:-1]
-                    if p.match_set.groups != past
-                ]
+                kept += _describe_need(timed, windows, needs.find_hold(need.part))
                 if is_aggregate(needs.select) or needs.distinct:
                     kept.append(_describe_results(needs.select, need, closing))
+        for partners in needs.partners:
+            for need in partners.needs:
+                kept += _describe_need(TimedNeed(need, need.projected), windows)
     seconds = [Window(stream=name, seconds=retention / 1_000_000) for name, retention in windows.items()]
     if any(k.entries is None for k in kept):
         return State(None, None, tuple(kept), seconds)
@@ -55,9 +48,29 @@ def compute_timed_state(plan: TimedPlan) -> State:
     return State(entries, size, tuple(kept), seconds)
 
 
-def _find_windows(timed: TimedNeed) -> dict[str, int]:
+def _describe_need(timed: TimedNeed, windows: dict[str, int], hold: int = 0) -> list[Kept]:
+    """The rows and partial matches that are kept for a need; the time for rows is added to ``windows``.
+
+    Rows are held back for ``hold`` microseconds.
+    """
+    timed.require_exact_distances()
+    kept: list[Kept] = []
+    for alias, retention in _find_windows(timed, hold).items():
+        name = timed.part.select.occurrence(alias).table.name
+        windows[name] = max(retention, windows.get(name, 0))
+        kept.append(_describe_recent_rows(timed, alias, retention))
+    past = (timed.order.relations,)
+    kept += [
+        _describe_matches(timed, p.match_set, bool(timed.lookback))
+        for p in timed.sets[:-1]
+        if p.match_set.groups != past
+    ]
+    return kept
+
+
+def _find_windows(timed: TimedNeed, hold: int) -> dict[str, int]:
     """For how many microseconds rows are kept because later rows can match them, by occurrence."""
-    found = {alias: timed.retention(alias) for alias in timed.aliases}
+    found = {alias: (timed.retention(alias) or 0) + hold for alias in timed.aliases}
     return {
         alias: retention
         for alias, retention in found.items()

@@ -195,7 +195,7 @@ class Evaluation:
     """An incremental evaluation: earlier matches are kept, and only new rows are tried."""
 
     def __init__(self, query: Query) -> None:
-        self._terms = [(term.distinct, [_SelectMatches(s) for s in term.selects]) for term in query.terms]
+        self._terms = [(term.distinct, [_build_matches(s) for s in term.selects]) for term in query.terms]
 
     def copy(self) -> Evaluation:
         """An independent copy of the state."""
@@ -305,6 +305,76 @@ def _merge_sessions(found: Mapping[tuple[Value, ...], int], keys: int) -> Counte
             for row in session:
                 merged[(*group, *edges, *row[keys:])] += found[row]
     return merged
+
+
+class _JoinedMatches(_SelectMatches):
+    """A select with outer joins or EXISTS.  A new row can end matches, so all are found again."""
+
+    def __init__(self, select: Select) -> None:
+        super().__init__(select)
+        self._data: dict[str, list[Row]] = {o.table.name: [] for o in select.every_occurrence}
+        self._ons = [compile_condition(join.on, self._matchers[0].slots) for join in select.joins]
+        self._where = compile_condition(select.where, self._matchers[0].slots)
+        aliases = [o.alias for o in select.occurrences]
+        self._tests = [
+            (Matcher([*aliases, *(o.alias for o in each.occurrences)], each.condition), each)
+            for each in select.exists
+        ]
+
+    def copy(self) -> _JoinedMatches:
+        twin = copy(self)
+        twin._data = {name: list(rows) for name, rows in self._data.items()}
+        return twin
+
+    def feed(self, rows: Data) -> None:
+        for name, known in self._data.items():
+            known.extend(rows.get(name, ()))
+
+    def answer(self) -> Counter[tuple[Value, ...]]:
+        matches = (match for match in self._joined() if self._passes(match))
+        self._found = Counter(tuple(value(match) for value in self._wanted) for match in matches)
+        return super().answer()
+
+    def _passes(self, match: Match) -> bool:
+        """Whether WHERE is true for the match, with its EXISTS."""
+        if self._where(match) is not True:
+            return False
+        for matcher, test in self._tests:
+            rows = [[row] for row in match] + [self._data[o.table.name] for o in test.occurrences]
+            if (next(matcher.matches(rows), None) is not None) == test.negated:
+                return False
+        return True
+
+    def _joined(self) -> Iterator[Match]:
+        """The matches of FROM, from left to right; a row of NULLs stands for a partner that is missing."""
+        rows = [self._data[o.table.name] for o in self._select.occurrences]
+        if not self._select.joins:
+            yield from self._matchers[0].matches(rows)
+            return
+        found: list[Match] = [(row,) for row in rows[0]]
+        for width, (join, on, right) in enumerate(
+            zip(self._select.joins, self._ons, rows[1:], strict=True), 1
+        ):
+            pairs = [
+                (i, j)
+                for i, left in enumerate(found)
+                for j, row in enumerate(right)
+                if on((*left, row)) is True
+            ]
+            joined = [(*found[i], right[j]) for i, j in pairs]
+            nothing: Row = {}
+            if join.side.keeps_left:
+                matched = {i for i, _ in pairs}
+                joined += [(*left, nothing) for i, left in enumerate(found) if i not in matched]
+            if join.side.keeps_right:
+                matched = {j for _, j in pairs}
+                joined += [((nothing,) * width) + (row,) for j, row in enumerate(right) if j not in matched]
+            found = joined
+        yield from found
+
+
+def _build_matches(select: Select) -> _SelectMatches:
+    return _JoinedMatches(select) if select.joins or select.exists else _SelectMatches(select)
 
 
 def compile_result_row(

@@ -101,7 +101,8 @@ class Table:
 
     ``columns`` are the declared ones.  ``derived`` are the columns that a query computes from them, each
     after those that it depends on.  ``checks`` hold for every row, or are unknown because of a NULL; their
-    ``Ref.occurrence`` is the table's name.  ``time`` is the name of the time column.
+    ``Ref.occurrence`` is the table's name.  ``time`` is the name of the time column.  A table that is not
+    declared but computed from declared ones has a ``block``.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Table:
     properties: Mapping[str, str] = field(default_factory=dict)
     time: str | None = None
     derived: tuple[Column, ...] = ()
+    block: Block | None = None
 
     @property
     def all_columns(self) -> tuple[Column, ...]:
@@ -121,6 +123,11 @@ class Table:
     def column(self, name: str) -> Column:
         """The declared or derived column with this name."""
         return next(c for c in self.all_columns if c.name == name)
+
+    @property
+    def declared(self) -> Table:
+        """The declared table whose rows these are, or are computed from."""
+        return self if self.block is None else self.block.base
 
 
 # --- expressions -----------------------------------------------------------------------------------
@@ -247,6 +254,76 @@ class Occurrence:
     table: Table
 
 
+class JoinSide(Enum):
+    """Which side of a join keeps its rows that have no partner."""
+
+    INNER = "INNER"
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+    FULL = "FULL"
+
+    @property
+    def keeps_left(self) -> bool:
+        return self in (JoinSide.LEFT, JoinSide.FULL)
+
+    @property
+    def keeps_right(self) -> bool:
+        return self in (JoinSide.RIGHT, JoinSide.FULL)
+
+
+@dataclass(frozen=True)
+class Join:
+    """``… JOIN alias ON on``: joins an occurrence to all occurrences before it in FROM."""
+
+    alias: str
+    side: JoinSide
+    on: Condition = TRUE
+
+
+@dataclass(frozen=True)
+class Exists:
+    """``[NOT] EXISTS (SELECT … FROM occurrences WHERE condition)``, a conjunct of WHERE.
+
+    ``condition`` may compare with columns of the enclosing select, whose aliases are different ones.
+    ``x IN (SELECT y …)`` is an EXISTS with ``y = x``.
+    """
+
+    occurrences: tuple[Occurrence, ...]
+    condition: Condition
+    negated: bool = False
+    text: str = field(default="", compare=False)
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class PartnerTest:
+    """Whether a row has a partner: rows of other tables that together fulfil a condition with it."""
+
+    partners: tuple[Occurrence, ...]
+    condition: Condition
+    present: bool
+
+
+@dataclass(frozen=True)
+class SemiJoin:
+    """The rows of ``base`` that pass all tests; conditions name a row by ``alias``."""
+
+    alias: str
+    base: Table
+    tests: tuple[PartnerTest, ...]
+
+
+@dataclass(frozen=True)
+class NullRow:
+    """One row, all columns of which are NULL: the partner of a row that has none in ``base``."""
+
+    base: Table
+
+
+# How a table is computed from declared ones.
+Block = SemiJoin | NullRow
+
+
 @dataclass(frozen=True)
 class Item:
     """A select item and the name of its output column."""
@@ -276,6 +353,8 @@ class Select:
     """A SELECT.  ``group_by`` is None without GROUP BY; an aggregate then has one global group.
 
     With a ``session``, the groups are divided further; the columns of ``group_by`` do not include it.
+    With outer joins, ``joins`` has one entry for each occurrence but the first, and their ON conditions;
+    without, it is empty, and the ON conditions are part of ``where``.
     """
 
     occurrences: tuple[Occurrence, ...]
@@ -286,10 +365,17 @@ class Select:
     text: str = field(default="", compare=False)
     position: Position | None = field(default=None, compare=False)
     session: Session | None = None
+    joins: tuple[Join, ...] = ()
+    exists: tuple[Exists, ...] = ()
+
+    @property
+    def every_occurrence(self) -> tuple[Occurrence, ...]:
+        """The occurrences of FROM, and those of EXISTS subqueries."""
+        return (*self.occurrences, *(o for each in self.exists for o in each.occurrences))
 
     def occurrence(self, alias: str) -> Occurrence:
         """The occurrence with this alias."""
-        return next(o for o in self.occurrences if o.alias == alias)
+        return next(o for o in self.every_occurrence if o.alias == alias)
 
     def type_of(self, ref: Ref) -> SqlType:
         """The declared type of a column."""
@@ -326,7 +412,7 @@ class Query:
     @property
     def tables(self) -> dict[str, Table]:
         """The tables of all selects, by name."""
-        return {o.table.name: o.table for select in self.selects for o in select.occurrences}
+        return {o.table.name: o.table for select in self.selects for o in select.every_occurrence}
 
 
 def time_columns(table: Table) -> tuple[Column, ...]:

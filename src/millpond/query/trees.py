@@ -18,6 +18,7 @@ from millpond.query.model import (
     Negation,
     Not,
     NotTrue,
+    Occurrence,
     Or,
     Ref,
     Select,
@@ -129,6 +130,12 @@ def _transform(node: Any, change: Callable[[Node], Node | None]) -> Any:
         case Aggregate(argument=argument) if argument is not None:
             return replace(node, argument=_transform(argument, change))
     return node
+
+
+def map_occurrences(select: Select, change: Callable[[Occurrence], Occurrence]) -> Select:
+    """The select with every occurrence of FROM and of its EXISTS subqueries replaced."""
+    exists = (replace(e, occurrences=tuple(map(change, e.occurrences))) for e in select.exists)
+    return replace(select, occurrences=tuple(map(change, select.occurrences)), exists=tuple(exists))
 
 
 def substitute(node: _Tree, columns: Mapping[Expr, Ref]) -> _Tree:

@@ -26,7 +26,9 @@ class StreamStaticEngine:
 
     def accepts(self, job: Job) -> bool:
         return job.verdict.timed is not None and not any(
-            term.distinct or is_aggregate(select) or sum(o.table.streaming for o in select.occurrences) != 1
+            term.distinct
+            or is_aggregate(select)
+            or sum(o.table.streaming for o in select.every_occurrence) != 1
             for term in job.query.terms
             for select in term.selects
         )
@@ -36,7 +38,7 @@ class StreamStaticEngine:
         inputs = RowInputs(job.query, job.sources, schema)
         frames: list[DataFrame] = []
         for select in job.query.selects:
-            rows, rejected = inputs.cross_join(select.occurrences)
+            rows, rejected = _join_rows(select, inputs)
             frames += [_select_results(select, rows, schema), *rejected]
         return AnswerFrame(reduce(DataFrame.unionAll, frames), tuple(schema.names), False, partitions=1)
 
@@ -64,6 +66,23 @@ class RowInputs:
             if source.rejects:
                 rejected.append(rejected_frame(source, o.table.name, self._schema))
         return reduce(DataFrame.crossJoin, frames), rejected
+
+
+def _join_rows(select: Select, inputs: RowInputs) -> tuple[DataFrame, list[DataFrame]]:
+    """The joined rows of FROM that pass the EXISTS conditions; and the stream's rejected rows."""
+    if not select.joins:
+        rows, rejected = inputs.cross_join(select.occurrences)
+    else:
+        rows, rejected = inputs.cross_join(select.occurrences[:1])
+        for occurrence, join in zip(select.occurrences[1:], select.joins, strict=True):
+            frame, more = inputs.cross_join([occurrence])
+            on = F.expr(condition_sql(join.on, prefixed_name, Dialect.SPARK))
+            rows, rejected = rows.join(frame, on, join.side.value.lower()), [*rejected, *more]
+    for exists in select.exists:
+        partners, _ = inputs.cross_join(exists.occurrences)
+        condition = F.expr(condition_sql(exists.condition, prefixed_name, Dialect.SPARK))
+        rows = rows.join(partners, condition, "left_anti" if exists.negated else "left_semi")
+    return rows, rejected
 
 
 def cache_relations(query: Query, sources: Mapping[str, OpenSource]) -> dict[str, DataFrame]:

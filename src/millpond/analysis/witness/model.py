@@ -88,7 +88,7 @@ class _Confirmation:
         self._witness = witness
         aggregates = any(is_aggregate(select) for select in query.selects)
         self.step_by_step = aggregates and witness.compare == "emitted"
-        self._times = {o.table.name: o.table.time for select in query.selects for o in select.occurrences}
+        self._times = {name: table.time for name, table in query.tables.items()}
         self._derived = _derive_rows(query, witness)
         self._setup = Evaluation(query)
         self._setup.feed(self._by_stream(witness.setup))

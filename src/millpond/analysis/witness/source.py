@@ -12,7 +12,7 @@ from fractions import Fraction
 from millpond.analysis.regions import JoinRegions
 from millpond.analysis.violations import Violation
 from millpond.analysis.witness.values import Assignment
-from millpond.query.model import Aggregate, Literal, Ref, Select
+from millpond.query.model import Aggregate, Literal, NullRow, Ref, Select
 from millpond.query.trees import walk
 
 
@@ -27,8 +27,11 @@ class WitnessSource:
 
     @property
     def aliases(self) -> list[str]:
-        """The occurrences of the query; without the virtual stream of MIN and MAX."""
-        return [a for a in self.regions.part.aliases if any(o.alias == a for o in self.select.occurrences)]
+        """The occurrences that have rows: neither the virtual stream of MIN and MAX nor missing partners."""
+        part = self.regions.part
+        known = {o.alias for o in self.select.occurrences}
+        known -= {o.alias for o in part.select.occurrences if isinstance(o.table.block, NullRow)}
+        return [alias for alias in part.aliases if alias in known]
 
 
 @dataclass(frozen=True)

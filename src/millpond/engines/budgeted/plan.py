@@ -152,6 +152,13 @@ def _refuse_unsupported(select: Select, distinct: bool) -> None:
             "DISTINCT or UNION over groups cannot run on a memory budget",
             remedy="remove DISTINCT, or write UNION ALL",
         )
+    if select.joins or select.exists:
+        what = "an outer join" if select.joins else "EXISTS or IN (SELECT …)"
+        raise MillpondError(
+            f"{what} cannot run on a memory budget: shed tuples would look like missing partners",
+            select.position,
+            "leave out --memory if the query is bounded",
+        )
     if not any(o.table.streaming for o in select.occurrences):
         raise MillpondError(
             "a SELECT without a stream cannot run on a memory budget", remedy="add a stream to FROM"

@@ -81,7 +81,7 @@ def plan_selects(query: Query) -> tuple[SelectLookups, ...]:
         for select in term.selects:
             if unsupported := _find_unsupported(select, term.distinct):
                 raise MillpondError(
-                    f"{names}: lookups need one stream and no DISTINCT or aggregate, "
+                    f"{names}: lookups need one stream, inner joins, and no DISTINCT or aggregate, "
                     f"but the query has {unsupported}",
                     select.position,
                     "select the joined rows, or read the relation whole: USING jdbc",
@@ -95,6 +95,8 @@ def _find_unsupported(select: Select, distinct: bool) -> str | None:
         return "DISTINCT"
     if is_aggregate(select):
         return "an aggregate"
+    if select.joins or select.exists:
+        return "an outer join" if select.joins else "EXISTS or IN (SELECT …)"
     streams = sum(o.table.streaming for o in select.occurrences)
     if streams != 1:
         return f"{streams} streams" if streams else "no stream"

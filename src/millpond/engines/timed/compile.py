@@ -12,6 +12,13 @@ import pyarrow as pa
 
 from millpond.engines.timed.inputs import compile_input, find_used_columns
 from millpond.engines.timed.partial_match_sql import PartialMatchSql
+from millpond.engines.timed.partner_tests import (
+    CompiledTest,
+    compile_filters,
+    find_retention,
+    find_tested_columns,
+    matched_rows_sql,
+)
 from millpond.engines.timed.program import (
     InputProgram,
     NeedProgram,
@@ -71,10 +78,10 @@ def _compile_time_column(plan: TimedPlan, table: Table, dialect: Dialect, zone: 
     assert table.time is not None
     ends: list[Fraction | None] = []
     for needs in plan.selects:
-        for part, _ in needs.parts:
+        for part in needs.every_part:
             order, columns = TimeOrder(part), find_time_columns(part.select)
             for o in part.select.occurrences:
-                if o.table.name == table.name:
+                if o.table.name == table.name and o.table.streaming:
                     group = order.groups[order.group_numbers[o.alias]]
                     ends.append(part.closure.range(columns[o.alias]).high if order.is_finite(group) else None)
     known = [end for end in ends if end is not None]
@@ -126,6 +133,8 @@ class _TimedCompiler:
         self.needs: list[NeedProgram] = []
         self.terms: list[TermSql] = []
         self.columns = tuple(f"o{i}" for i in range(len(query.columns)))
+        self.tests: list[CompiledTest] = []
+        self._hold = 0  # of the needs that are added
         self._inputs = 0
         self._has_revisions = False
 
@@ -147,13 +156,17 @@ class _TimedCompiler:
         digest = hashlib.sha256(canonical_text(self.query).encode())
         for need in self.needs:
             digest.update(repr((need.sets, need.result_rows, need.merge, need.is_held)).encode())
-            digest.update(repr([each.columns for each in need.inputs]).encode())
+            digest.update(repr([(each.columns, *each.filters) for each in need.inputs]).encode())
         digest.update(repr(schemas).encode())
         return digest.digest()
 
     # --- terms -----------------------------------------------------------------------------------------
 
     def add_term(self, term: Term, selects: Sequence[SelectNeeds]) -> None:
+        lag = max(each.lag for each in selects)
+        for needs in selects:
+            self._add_partner_tests(needs, lag)
+        self._hold = lag
         grouped = [s for s in term.selects if is_aggregate(s)]
         if not grouped and not term.distinct:
             self._add_bag(selects[0])
@@ -207,13 +220,15 @@ class _TimedCompiler:
 
     @property
     def _kept_results(self) -> tuple[str, ...]:
-        return tuple(need.result for need in self.needs if need.merge is not None)
+        tests = {name for test in self.tests for name in test.tables}
+        return tuple(n.result for n in self.needs if n.merge is not None and n.result not in tests)
 
     def _add_bag(self, needs: SelectNeeds) -> None:
         """A select whose rows are emitted and not remembered."""
         names = []
         group = ", ".join(self.columns)
-        for _, wanted in needs.parts:
+        for part, wanted in needs.parts:
+            self._hold = needs.find_hold(part)
             for need in wanted:
                 shown = {r for item in needs.select.items for r in refs(item.expression)}
                 sql = self._match_sql(need, shown)
@@ -356,14 +371,11 @@ class _TimedCompiler:
         inputs = []
         for alias in timed.aliases:
             table = need.part.select.occurrence(alias).table
-            columns = find_used_columns(timed, alias)
+            tested = find_tested_columns(self.tests, table)
+            columns = tuple(sorted({*find_used_columns(timed, alias), *tested}, key=str))
             inputs.append(input_table(self._inputs, alias, table.name, columns, table.streaming))
             self._inputs += 1
         return PartialMatchSql(timed, inputs, len(self.needs), self.zone)
-
-    def _compile_input(self, timed: TimedNeed, table: InputTable) -> InputProgram:
-        shard_column = (self.shard_columns or {}).get(table.stream) if table.streaming else None
-        return compile_input(timed, table, self.dialect, shard_column)
 
     def _add_need(
         self, sql: PartialMatchSql, result_rows: str, merge: str | None, target: _Target | None = None
@@ -374,16 +386,36 @@ class _TimedCompiler:
         joined = {id(a.old) for p in plans for a in p.arrivals if a.old is not None}
         self.needs.append(
             NeedProgram(
-                inputs=tuple(self._compile_input(sql.timed, each) for each in sql.inputs.values()),
+                inputs=tuple(self._compile_input(sql, each) for each in sql.inputs.values()),
                 sets=tuple(_compile_set(sql, p, id(p.match_set) in joined) for p in plans),
                 result=name,
                 result_rows=result_rows,
                 merge=merge,
                 closes=target is not None and target.closing is not None,
                 is_held=target is not None and target.is_held,
+                hold=self._hold,
             )
         )
         return name
+
+    def _compile_input(self, sql: PartialMatchSql, table: InputTable) -> InputProgram:
+        source = sql.timed.part.select.occurrence(table.alias).table
+        shard_column = (self.shard_columns or {}).get(table.stream) if table.streaming else None
+        program = compile_input(sql.timed, table, self.dialect, shard_column)
+        return replace(program, hold=self._hold, filters=compile_filters(self.tests, source, table))
+
+    def _add_partner_tests(self, needs: SelectNeeds, lag: int) -> None:
+        """Add the needs that find rows with a partner; ``lag`` is that of the needs that use them."""
+        self._hold = 0
+        for partners in needs.partners:
+            after = lag + 1 + find_retention(needs, partners)
+            names = []
+            for need in partners.needs:
+                sql = self._match_sql(need, need.projected)
+                rows = matched_rows_sql(sql, partners, after)
+                names.append(self._add_need(sql, rows, "SELECT * FROM rows"))
+                self.needs[-1] = replace(self.needs[-1], closes=True)
+            self.tests.append(CompiledTest(partners, tuple(names), after))
 
 
 # --- partial matches -----------------------------------------------------------------------------------

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.engines.timed.pareto_fronts import ALWAYS, NEVER, Ints, build_front_history
+from millpond.engines.timed.partner_tests import filter_by_partners
 from millpond.engines.timed.program import NeedProgram, PartialMatchProgram, TimedProgram
+from millpond.engines.timed.reorder_buffer import BEGINNING
 from millpond.engines.timed.result_sql import CLOSES
 from millpond.engines.timed.tables import all_rows, recent_rows
 from millpond.runtime.duckdb import DuckDb
@@ -66,9 +68,12 @@ def advance(
     after: Tables = {}
     added: Tables = {}
     closed: Tables = {}
+    watermark = now
     for need in program.needs:
         span = _find_time_span(need, inputs)
-        with db.register(_input_tables(need, inputs, recent)):
+        now = max(watermark - need.hold, BEGINNING)
+        tables = _input_tables(need, inputs, recent)
+        with db.register(filter_by_partners(db, need, tables, after, closed)):
             *partial, complete = need.sets
             for step in partial:
                 empty = program.state_schemas[step.tables.state].empty_table()
@@ -110,7 +115,7 @@ def _choose_sql(step: PartialMatchProgram, span: int) -> str:
 def find_last_closing(program: TimedProgram, state: Mapping[str, pa.Table]) -> int | None:
     """The watermark at which the last of the groups that are held closes; None if there are none."""
     times = [
-        pc.max(state[need.result].column(CLOSES)).as_py()
+        pc.max(state[need.result].column(CLOSES)).as_py() + need.hold
         for need in program.needs
         if need.is_held and need.result in state
     ]

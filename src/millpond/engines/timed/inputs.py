@@ -11,7 +11,7 @@ from millpond.engines.timed.sharding import SHARD, SHARDS
 from millpond.engines.timed.tables import InputTable
 from millpond.plan.needs import Measure
 from millpond.plan.partial_matches import TimedNeed
-from millpond.query.model import Ref
+from millpond.query.model import NullRow, Ref
 from millpond.query.time_order import find_time_column, find_time_columns
 from millpond.query.trees import aliases_in, conjuncts, refs
 from millpond.runtime.arrow_ipc import schema_to_bytes, table_to_bytes
@@ -47,7 +47,9 @@ def compile_input(
     if shard_column is not None:
         columns.append((SHARD, _shard_sql(timed, Ref(table.alias, shard_column), dialect)))
     row_filter = row_filter_sql(part, table.alias, dialect)
-    schema = _input_schema(timed, table)
+    schema = _query_null_row(timed, table).schema
+    is_constant = isinstance(part.select.occurrence(table.alias).table.block, NullRow)
+    rows = _query_null_row(timed, table) if is_constant else schema.empty_table()
     return InputProgram(
         name=table.name,
         stream=table.stream,
@@ -58,9 +60,10 @@ def compile_input(
         ),
         reduce=_reduce_sql(timed, table, shard_column is not None),
         schema_bytes=schema_to_bytes(schema),
-        rows=None if table.streaming else table_to_bytes(schema.empty_table()),
+        rows=None if table.streaming else table_to_bytes(rows),
         retention=timed.retention(table.alias) if table.streaming else None,
         is_repeated=any(derivation is not None and derivation.repeated for derivation in derived.values()),
+        is_constant=is_constant,
     )
 
 
@@ -107,8 +110,8 @@ def _reduce_sql(timed: TimedNeed, table: InputTable, is_divided: bool) -> str:
     )
 
 
-def _input_schema(timed: TimedNeed, table: InputTable) -> pa.Schema:
-    """The schema of the input table: that of an empty one."""
+def _query_null_row(timed: TimedNeed, table: InputTable) -> pa.Table:
+    """The input table of a row with NULL in all columns; a stream with time has no row without timestamp."""
     reduce = _reduce_sql(timed, table, is_divided=False)
     duck, columns = Dialect.DUCKDB, timed.part.select.occurrence(table.alias).table.all_columns
     row = ", ".join(f"CAST(NULL AS {duck.type_of(c.type)}) AS {duck.name_of(c.name)}" for c in columns)
@@ -116,5 +119,4 @@ def _input_schema(timed: TimedNeed, table: InputTable) -> pa.Schema:
         f"{text} AS {table.batch_column(name)}" for name, text in _row_columns(timed, table, duck)
     )
     db = get_process_duckdb()
-    empty = db.query(f"SELECT {taken} FROM (SELECT {row}) WHERE FALSE", {})
-    return db.query(reduce, {"batch": empty}).schema
+    return db.query(reduce, {"batch": db.query(f"SELECT {taken} FROM (SELECT {row})", {})})

@@ -15,6 +15,25 @@ from millpond.runtime.terms import TermSql
 
 
 @dataclass(frozen=True)
+class PartnerFilter:
+    """Keeps the rows that have a partner (``present``), or those that have none.
+
+    ``tables`` hold the rows that have one; ``condition`` compares such a row ``m`` with a row ``e``.
+    """
+
+    tables: tuple[str, ...]
+    condition: str
+    present: bool
+
+    @property
+    def sql(self) -> str:
+        """The ``rows`` that are kept."""
+        tests = [f"EXISTS (SELECT 1 FROM {name} m WHERE {self.condition})" for name in self.tables]
+        matched = f"({' OR '.join(tests)})" if tests else "FALSE"
+        return f"SELECT * FROM rows e WHERE {'' if self.present else 'NOT '}{matched}"
+
+
+@dataclass(frozen=True)
 class InputProgram:
     """How the rows of one occurrence get into their input table.
 
@@ -23,7 +42,9 @@ class InputProgram:
     ``is_repeated``: a row is repeated for each sliding window that it lies in.  ``reduce`` is SQL that makes
     the input table from a ``batch`` of these columns, with the shard of a row if there are several.
     ``has_time``: the stream has application time.  ``rows`` are those of a relation, as Arrow IPC; None for a
-    stream.  With windows, rows are kept for ``retention`` microseconds.
+    stream.  ``is_constant``: they are known, and not read from a table.  With windows, rows are kept for
+    ``retention`` microseconds.  Rows stay in the reorder buffer for ``hold`` microseconds after the watermark
+    has passed them, and then pass ``filters``.
     """
 
     name: str
@@ -36,10 +57,18 @@ class InputProgram:
     rows: bytes | None = None
     retention: int | None = None
     is_repeated: bool = False
+    is_constant: bool = False
+    hold: int = 0
+    filters: tuple[PartnerFilter, ...] = ()
 
     @property
     def is_relation(self) -> bool:
         return self.rows is not None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its rows are read from a relation."""
+        return self.is_relation and not self.is_constant
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -92,7 +121,8 @@ class NeedProgram:
 
     ``result_rows`` is SQL for what the new complete matches add to the table ``result``.  If that table is
     kept, ``merge`` is SQL that merges ``rows`` of it.  If it ``closes``, its rows have the watermark at which
-    they close, and are kept until then.  ``is_held``: the groups are written when they close.
+    they close, and are kept until then.  ``is_held``: the groups are written when they close.  The need
+    follows the watermark at a distance of ``hold`` microseconds.
     """
 
     inputs: tuple[InputProgram, ...]
@@ -102,6 +132,7 @@ class NeedProgram:
     merge: str | None
     closes: bool = False
     is_held: bool = False
+    hold: int = 0
 
 
 @dataclass(frozen=True)
@@ -158,6 +189,11 @@ class TimedProgram:
         return any(need.closes for need in self.needs)
 
     @property
+    def hold(self) -> int:
+        """By how many microseconds the last results follow the watermark."""
+        return max((need.hold for need in self.needs), default=0)
+
+    @property
     def inputs(self) -> tuple[InputProgram, ...]:
         return tuple(each for need in self.needs for each in need.inputs)
 
@@ -169,7 +205,7 @@ class TimedProgram:
         """The program with the rows of its relations, which are given by the names of their inputs."""
 
         def fill(each: InputProgram) -> InputProgram:
-            if not each.is_relation:
+            if not each.is_read:
                 return each
             return replace(each, rows=table_to_bytes(rows[each.name].cast(each.schema)))
 

@@ -87,19 +87,20 @@ def _release_input(
     each: InputProgram, before: int, release: Release, kept: RowChunks, arrived: pa.Table
 ) -> None:
     """Release the rows of one input; ``before`` is the last watermark."""
-    name, watermark = each.name, release.clock.watermark
+    name = each.name
+    start, end = (max(mark - each.hold, BEGINNING) for mark in (before, release.clock.watermark))
     if each.retention is not None:
-        release.recent[name] = kept.select(name, high=before) if each.has_time else kept.select(name)
+        release.recent[name] = kept.select(name, high=start) if each.has_time else kept.select(name)
     if each.has_time:
         late = _filter_rows(arrived, high=before)
         arrived = _filter_rows(arrived, low=before)
-        passed = _filter_rows(arrived, high=watermark)
-        released = pa.concat_tables([kept.select(name, before, watermark), passed])
+        passed = _filter_rows(arrived, high=end)
+        released = pa.concat_tables([kept.select(name, start, end), passed])
         release.late.update({name: late} if late.num_rows else {})
     else:
-        released = arrived = _set_timestamp(arrived, before - 1)
+        released = arrived = _set_timestamp(arrived, start - 1)
     release.released.update({name: released} if released.num_rows else {})
-    needed = watermark - (each.retention or 0)
+    needed = end - (each.retention or 0)
     kept.add(name, _filter_rows(arrived, low=needed))
     kept.drop_before(name, needed)
 
@@ -134,7 +135,7 @@ def _compute_watermark(
     """
     if END in progress:
         seen = [known.latest for stream, known in progress.items() if stream != END]
-        return max(seen, default=BEGINNING) + 1
+        return max(seen, default=BEGINNING) + 1 + program.hold
     watermarks = []
     for column in program.time_columns:
         known = progress.get(column.stream)

@@ -1,0 +1,172 @@
+"""Decides whether rows with a partner, or without one, can be found in bounded memory.
+
+A row is known to have no partner when none can come any more, so every partner must come at most a fixed time
+after it.  Its partners can then be found in bounded memory if and only if it can be decided in bounded memory
+whether there is a match at all.  What uses such rows is decided as if they were an ordinary stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from millpond.analysis.column_orders import TooManyOrders
+from millpond.analysis.regions import JoinRegions
+from millpond.analysis.time_criteria import decide_existence_join_in_time
+from millpond.analysis.violations import Failure, Violation, ViolationCode
+from millpond.plan.needs import Need, PartnerNeeds
+from millpond.query.implied import find_implied_conditions
+from millpond.query.model import (
+    And,
+    Condition,
+    Item,
+    NullRow,
+    Occurrence,
+    PartnerTest,
+    Ref,
+    Select,
+    SemiJoin,
+)
+from millpond.query.parts import Part, split_into_parts
+from millpond.query.time_order import TimeOrder, find_time_column
+from millpond.query.trees import aliases_in, conjuncts, refs
+
+
+class NeverFinalError(Exception):
+    """A row never gets to be one without partner: ``partner`` can come any time after it."""
+
+    def __init__(self, alias: str, partner: str) -> None:
+        super().__init__(f"{partner} after {alias}")
+        self.alias = alias
+        self.partner = partner
+
+
+def add_implied_conditions(variant: Select) -> Select:
+    """A variant in which the conditions of rows and those of their partner tests know of each other.
+
+    What a match with a partner implies for a row is added to the conditions of the variant, and what the
+    variant implies for a row is added to its tests; neither changes the results.
+    """
+    tested = list(_list_tested(variant))
+    if not tested:
+        return variant
+    more: list[Condition] = []
+    for block in tested:
+        for test in block.tests:
+            if test.present:
+                more += _find_facts(
+                    split_into_parts(_build_test_select(variant, block, test), False), block.alias
+                )
+    stronger = _require(variant, more)
+    parts = split_into_parts(stronger, disjoint=False)
+    occurrences = []
+    for o in stronger.occurrences:
+        if isinstance(o.table.block, SemiJoin):
+            facts = _find_facts(parts, o.alias)
+            facts += [c for c in conjuncts(stronger.where) if aliases_in(c) == {o.alias} and c not in facts]
+            tests = tuple(replace(t, condition=_conjoin(t.condition, facts)) for t in o.table.block.tests)
+            o = Occurrence(o.alias, replace(o.table, block=replace(o.table.block, tests=tests)))
+        occurrences.append(o)
+    return replace(stronger, occurrences=tuple(occurrences))
+
+
+def find_partner_needs(variant: Select) -> tuple[list[PartnerNeeds], list[tuple[Select, Failure]]]:
+    """The needs of every partner test of a variant, and the failures, each with a select to search a witness.
+
+    Raises NeverFinalError.
+    """
+    found: list[PartnerNeeds] = []
+    failures: list[tuple[Select, Failure]] = []
+    for block in _list_tested(variant):
+        for test in block.tests:
+            if any(each.decides(block.alias, test) for each in found):
+                continue
+            needs, failed = _find_test_needs(variant, block, test)
+            found.append(needs)
+            failures += failed
+    return found, failures
+
+
+def _list_tested(variant: Select) -> Iterator[SemiJoin]:
+    return (o.table.block for o in variant.occurrences if isinstance(o.table.block, SemiJoin))
+
+
+def _conjoin(condition: Condition, more: Sequence[Condition]) -> Condition:
+    every = tuple(dict.fromkeys([*conjuncts(condition), *more]))
+    return every[0] if len(every) == 1 else And(every)
+
+
+def _require(variant: Select, more: Sequence[Condition]) -> Select:
+    return replace(variant, where=_conjoin(variant.where, more)) if more else variant
+
+
+def _find_facts(parts: Sequence[Part], alias: str) -> list[Condition]:
+    """What all parts imply for an occurrence; nothing if there are several."""
+    return list(find_implied_conditions(parts[0], alias)) if len(parts) == 1 else []
+
+
+def _build_test_select(variant: Select, block: SemiJoin, test: PartnerTest) -> Select:
+    """The timestamps and columns of the rows that have a partner."""
+    tested = Occurrence(block.alias, block.base)
+    columns = sorted((r for r in refs(test.condition) if r.occurrence == block.alias), key=str)
+    time = find_time_column(Select((tested,), ()), block.alias)
+    shown = dict.fromkeys([*([time] if time is not None else []), *columns])
+    items = tuple(Item(ref, f"c{i}") for i, ref in enumerate(shown))
+    return Select((tested, *test.partners), items, test.condition, text=variant.text)
+
+
+def _find_test_needs(
+    variant: Select, block: SemiJoin, test: PartnerTest
+) -> tuple[PartnerNeeds, list[tuple[Select, Failure]]]:
+    select = _build_test_select(variant, block, test)
+    time = find_time_column(select, block.alias)
+    shown = tuple(item.expression for item in select.items if isinstance(item.expression, Ref))
+    lag, needs = 0, []
+    failures: list[Failure] = []
+    for part in split_into_parts(select, disjoint=False):
+        lag = max(lag, _find_lag(part, block.alias))
+        failed = _find_failures(part)
+        failures += failed
+        needs += [] if failed else [Need(part, part.aliases, False, shown)]
+    columns = tuple(ref for ref in shown if ref != time)
+    found = PartnerNeeds(block.alias, test, time, columns, lag, tuple(needs))
+    if not failures:
+        return found, []
+    whole = _join_partners(variant, test)
+    in_whole = [f for part in split_into_parts(whole, disjoint=False) for f in _find_failures(part)]
+    return found, [*((whole, f) for f in in_whole), *((select, f) for f in failures)]
+
+
+def _find_lag(part: Part, alias: str) -> int:
+    """By how many microseconds a partner can be later at most; raises NeverFinalError."""
+    order = TimeOrder(part)
+    lags = [0]
+    for partner in part.aliases:
+        if partner == alias or partner in order.relations:
+            continue
+        lag = order.max_lag(partner, alias)
+        if lag is None:
+            raise NeverFinalError(alias, partner)
+        lags.append(lag)
+    if alias in order.relations:
+        raise NeverFinalError(alias, alias)
+    return max(lags)
+
+
+def _find_failures(part: Part) -> list[Failure]:
+    """The criteria that fail for the existence of a match; its rows may have any columns."""
+    try:
+        found = decide_existence_join_in_time(JoinRegions(part), (), ViolationCode.UNBOUNDED_PROJECTION, ())
+    except TooManyOrders:
+        unknown = Violation(ViolationCode.CONFLICTING_REFERENCES, part.aliases[0], (), (), ())
+        return [Failure(part, unknown, alone=False, complete=False)]
+    return [Failure(part, violation, alone=False) for violation in found]
+
+
+def _join_partners(variant: Select, test: PartnerTest) -> Select:
+    """The variant with the partners of a test joined to it."""
+    kept = [o for o in variant.occurrences if not isinstance(o.table.block, NullRow)]
+    missing = {o.alias for o in variant.occurrences} - {o.alias for o in kept}
+    where = [c for c in conjuncts(variant.where) if not aliases_in(c) & missing]
+    occurrences = (*(Occurrence(o.alias, o.table.declared) for o in kept), *test.partners)
+    return replace(variant, occurrences=occurrences, where=_conjoin(test.condition, where))
