@@ -211,10 +211,10 @@ def _query(sql: str) -> exp.Query:
 def _correlated(sql: str, types: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> str:
     query = _query(sql).copy()
     names = {table.lower(): f"_rows_{i}" for i, (table, _) in enumerate(types)}
-    columns = {table.lower(): [c for c, _ in declared] for table, declared in types}
+    columns = {table.lower(): [_typed(*c) for c in declared] for table, declared in types}
     for table in list(query.find_all(exp.Table)):
         key = table.name.lower()
-        listed = ", ".join(f'"{c}"' for c in columns[key])
+        listed = ", ".join(columns[key])
         inner = f"(SELECT {listed} FROM {names[key]} AS _rows WHERE _rows._case = _number._case)"
         joins = table.args.get("joins")
         cut = sqlglot.parse_one(f"SELECT 1 FROM {inner} AS {table.alias_or_name}", read="duckdb").find(
@@ -244,6 +244,12 @@ def _connection(purpose: str) -> duckdb.DuckDBPyConnection:
 
 def _table_type(sqltype: str) -> str:
     return _TABLE_TYPES.get(sqltype.upper(), sqltype)
+
+
+def _typed(column: str, sqltype: str) -> str:
+    """A column of the rows of all cases; without rows, DuckDB could not infer the types of some."""
+    known = _table_type(sqltype)
+    return f'"{column}"' if known in _DTYPES else f'CAST("{column}" AS {known}) AS "{column}"'
 
 
 def _columns(columns: Sequence[tuple[str, str]], groups: Sequence[Sequence[Row]]) -> dict[str, Any]:

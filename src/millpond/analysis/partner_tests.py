@@ -41,11 +41,11 @@ class NeverFinalError(Exception):
         self.partner = partner
 
 
-def add_implied_conditions(variant: Select) -> Select:
+def add_implied_conditions(variant: Select) -> Select | None:
     """A variant in which the conditions of rows and those of their partner tests know of each other.
 
     What a match with a partner implies for a row is added to the conditions of the variant, and what the
-    variant implies for a row is added to its tests; neither changes the results.
+    variant implies for a row is added to its tests; neither changes the results.  None if there are none.
     """
     tested = list(_list_tested(variant))
     if not tested:
@@ -54,11 +54,14 @@ def add_implied_conditions(variant: Select) -> Select:
     for block in tested:
         for test in block.tests:
             if test.present:
-                more += _find_facts(
-                    split_into_parts(_build_test_select(variant, block, test), False), block.alias
-                )
+                parts = split_into_parts(_build_test_select(variant, block, test), disjoint=False)
+                if not parts:
+                    return None
+                more += _find_facts(parts, block.alias)
     stronger = _require(variant, more)
     parts = split_into_parts(stronger, disjoint=False)
+    if not parts:
+        return None
     occurrences = []
     for o in stronger.occurrences:
         if isinstance(o.table.block, SemiJoin):
@@ -163,10 +166,18 @@ def _find_failures(part: Part) -> list[Failure]:
     return [Failure(part, violation, alone=False) for violation in found]
 
 
-def _join_partners(variant: Select, test: PartnerTest) -> Select:
-    """The variant with the partners of a test joined to it."""
+def join_present_partners(variant: Select) -> Select | None:
+    """The variant with the partners that its rows must have joined to them; None if there are none."""
+    tests = [test for block in _list_tested(variant) for test in block.tests if test.present]
+    return _join_partners(variant, *tests) if tests else None
+
+
+def _join_partners(variant: Select, *tests: PartnerTest) -> Select:
+    """The variant with the partners of tests joined to it, over declared tables."""
     kept = [o for o in variant.occurrences if not isinstance(o.table.block, NullRow)]
     missing = {o.alias for o in variant.occurrences} - {o.alias for o in kept}
     where = [c for c in conjuncts(variant.where) if not aliases_in(c) & missing]
-    occurrences = (*(Occurrence(o.alias, o.table.declared) for o in kept), *test.partners)
-    return replace(variant, occurrences=occurrences, where=_conjoin(test.condition, where))
+    occurrences = [Occurrence(o.alias, o.table.declared) for o in kept]
+    occurrences += [o for test in tests for o in test.partners]
+    where += [c for test in tests for c in conjuncts(test.condition)]
+    return replace(variant, occurrences=tuple(occurrences), where=And(tuple(dict.fromkeys(where))))

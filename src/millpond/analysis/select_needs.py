@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from millpond.analysis.aggregates import find_aggregate_needs
 from millpond.analysis.join_needs import Findings, find_counted_need, find_existence_need
-from millpond.analysis.partner_tests import add_implied_conditions, find_partner_needs
+from millpond.analysis.partner_tests import (
+    add_implied_conditions,
+    find_partner_needs,
+    join_present_partners,
+)
 from millpond.analysis.violations import Failure, ViolationCode
 from millpond.plan.needs import Need, PartnerNeeds
 from millpond.query.model import Select
@@ -28,15 +33,39 @@ def find_select_needs(
     A failure comes with the select whose occurrences it is about.  Raises NoVariantsError and
     NeverFinalError.
     """
-    variants = [add_implied_conditions(variant) for variant in list_variants(select, distinct)]
+    variants = [v for v in map(add_implied_conditions, list_variants(select, distinct)) if v is not None]
     found, failed = _find_needs_by_part(select, variants, distinct)
-    failures = [(select, failure) for failure in failed]
+    failures = [(_find_rows_select(select, failure.part), failure) for failure in failed]
+    if failures:
+        failures = [*_find_joined_failures(select, variants, distinct), *failures]
     partners: list[PartnerNeeds] = []
     for variant in variants:
         needs, more = find_partner_needs(variant)
         partners += [n for n in needs if not any(known.decides(n.alias, n.test) for known in partners)]
         failures += more
     return found, partners, failures
+
+
+def _find_rows_select(select: Select, part: Part) -> Select:
+    """The select whose occurrences a witness of a failure in ``part`` has rows of."""
+    if not select.joins and not select.exists:
+        return select
+    known = {o.alias: o for o in part.select.occurrences}
+    occurrences = [o for o in select.every_occurrence if o.alias in known]
+    return replace(select, occurrences=tuple(occurrences), joins=(), exists=())
+
+
+def _find_joined_failures(
+    select: Select, variants: Sequence[Select], distinct: bool
+) -> list[tuple[Select, Failure]]:
+    """The failures of variants whose rows must have partners, with the partners joined to them.
+
+    A witness of them has rows of the partners, too.
+    """
+    joined = [v for v in map(join_present_partners, variants) if v is not None]
+    return [
+        (f.part.select, replace(f, alone=False)) for f in _find_needs_by_part(select, joined, distinct)[1]
+    ]
 
 
 def _find_needs_by_part(
