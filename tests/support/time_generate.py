@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from millpond.query.model import Query, Table
+from millpond.query.model import Query, Select, Table
+from millpond.query.trees import map_occurrences
 from tests.support.definition import _query, _satisfiable
 from tests.support.generate import AGGREGATES, OPERATORS, Aggregate, Atom, Catalog, Column, case_from
 
@@ -396,14 +397,8 @@ def add_watermarks(query: Query, seconds: int) -> Query:
     def delayed(table: Table) -> Table:
         return replace(table, properties={"watermark": f"{seconds} seconds"})
 
-    terms = tuple(
-        replace(
-            term,
-            selects=tuple(
-                replace(s, occurrences=tuple(replace(o, table=delayed(o.table)) for o in s.occurrences))
-                for s in term.selects
-            ),
-        )
-        for term in query.terms
-    )
+    def delay(select: Select) -> Select:
+        return map_occurrences(select, lambda o: replace(o, table=delayed(o.table)))
+
+    terms = tuple(replace(term, selects=tuple(map(delay, term.selects))) for term in query.terms)
     return replace(query, terms=terms)

@@ -30,7 +30,7 @@ from millpond.query.model import (
     Table,
     Term,
 )
-from millpond.query.trees import item_refs, map_occurrences
+from millpond.query.trees import item_refs, map_occurrences, refs
 from millpond.query.types import WINDOW, SqlType
 
 MAX_SELECTS = 100

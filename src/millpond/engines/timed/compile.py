@@ -8,9 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from millpond.engines.timed.inputs import compile_input, find_used_columns
+from millpond.engines.timed.match_programs import compile_match_set, list_state_schemas
 from millpond.engines.timed.partial_match_sql import PartialMatchSql
 from millpond.engines.timed.partner_tests import (
     CompiledTest,
@@ -22,7 +21,6 @@ from millpond.engines.timed.partner_tests import (
 from millpond.engines.timed.program import (
     InputProgram,
     NeedProgram,
-    PartialMatchProgram,
     TimeColumn,
     TimedProgram,
 )
@@ -37,20 +35,19 @@ from millpond.engines.timed.result_sql import (
     match_expression,
 )
 from millpond.engines.timed.sharding import SHARDS, ShardColumns, find_shard_columns
-from millpond.engines.timed.tables import InputTable, all_rows, input_table, recent_rows, result_table
+from millpond.engines.timed.tables import InputTable, input_table, result_table
 from millpond.engines.timed.value_sql import to_micros
 from millpond.plan.closing import Closing, find_closings
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan, find_separate_needs
-from millpond.plan.partial_matches import PartialMatchPlan, TimedNeed
+from millpond.plan.partial_matches import TimedNeed
 from millpond.query.canonical import canonical_text
 from millpond.query.durations import parse_duration, parse_rate
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
-from millpond.query.parts import THRESHOLD, Part
-from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
+from millpond.query.parts import THRESHOLD
+from millpond.query.time_order import TimeOrder, find_time_columns
 from millpond.query.trees import find_aggregates, is_aggregate, refs
 from millpond.runtime.aggregates import groups_sql, has_monotone_having
 from millpond.runtime.arrow_ipc import schema_to_bytes
-from millpond.runtime.duckdb import DuckDb, get_process_duckdb
 from millpond.runtime.sql import Dialect
 from millpond.runtime.terms import TermSql, Version
 
@@ -139,7 +136,7 @@ class _TimedCompiler:
         self._has_revisions = False
 
     def build_program(self, time_columns: tuple[TimeColumn, ...]) -> TimedProgram:
-        schemas = tuple((name, schema_to_bytes(schema)) for name, schema in _state_schemas(self.needs))
+        schemas = tuple((name, schema_to_bytes(schema)) for name, schema in list_state_schemas(self.needs))
         return TimedProgram(
             needs=tuple(self.needs),
             terms=tuple(self.terms),
@@ -387,7 +384,7 @@ class _TimedCompiler:
         self.needs.append(
             NeedProgram(
                 inputs=tuple(self._compile_input(sql, each) for each in sql.inputs.values()),
-                sets=tuple(_compile_set(sql, p, id(p.match_set) in joined) for p in plans),
+                sets=tuple(compile_match_set(sql, p, id(p.match_set) in joined) for p in plans),
                 result=name,
                 result_rows=result_rows,
                 merge=merge,
@@ -416,68 +413,3 @@ class _TimedCompiler:
                 names.append(self._add_need(sql, rows, "SELECT * FROM rows"))
                 self.needs[-1] = replace(self.needs[-1], closes=True)
             self.tests.append(CompiledTest(partners, tuple(names), after))
-
-
-# --- partial matches -----------------------------------------------------------------------------------
-
-
-def _compile_set(sql: PartialMatchSql, plan: PartialMatchPlan, is_joined: bool) -> PartialMatchProgram:
-    match_set, order = plan.match_set, sql.timed.order
-    return PartialMatchProgram(
-        tables=sql.tables(match_set),
-        matches=sql.new_matches(match_set, plan.arrivals),
-        sliced_matches=sql.new_matches(match_set, plan.arrivals, sliced=True),
-        slice_width=sql.slice_width(plan.arrivals),
-        key=tuple(sql.key(match_set)),
-        fixed=(*sql.result_columns(match_set), *sql.exact_requirements(match_set)),
-        requirements=tuple((f"c{i}", r.low) for i, r in enumerate(match_set.requirements) if not r.exact),
-        differing=tuple(sql.differing(match_set)),
-        counts=tuple(sql.counts()),
-        is_stored=match_set.groups != (order.relations,),
-        is_joined=is_joined,
-        expires=_find_expiry(sql.timed.part, order, match_set.groups, sql.zone),
-        lookback=sql.timed.lookback,
-    )
-
-
-def _find_expiry(part: Part, order: TimeOrder, groups: Sequence[TimeGroup], zone: str) -> int | None:
-    """The timestamp after which the set's matches cannot be completed: a stream they wait for has ended."""
-    time_columns = find_time_columns(part.select)
-    ends: list[Fraction] = []
-    for group in order.groups:
-        if group in groups or group == order.relations or not order.is_finite(group):
-            continue
-        high = part.closure.range(time_columns[group[0]]).high
-        ends += [high] if high is not None else []
-    return to_micros(min(ends), zone) if ends else None
-
-
-# --- schemas -------------------------------------------------------------------------------------------
-
-
-def _state_schemas(needs: Sequence[NeedProgram]) -> Iterator[tuple[str, pa.Schema]]:
-    """The schemas of the tables in the state store: the programs are executed on empty inputs."""
-    db = get_process_duckdb()
-    for need in needs:
-        tables = {}
-        for each in need.inputs:
-            tables[each.name] = each.schema.empty_table()
-            if each.retention is not None:
-                tables |= {name: tables[each.name] for name in (recent_rows(each.name), all_rows(each.name))}
-        with db.register(tables):
-            for step in need.sets:
-                db.create_table(step.tables.new, step.matches)
-                columns = ", ".join(step.state_columns) or "1 AS one"
-                yield step.tables.state, db.query(f"SELECT {columns} FROM {step.tables.new}", {}).schema
-                _create_empty_timeline(db, step)
-            if need.merge is not None:
-                added = db.query(need.result_rows, {})
-                yield need.result, db.query(need.merge, {"rows": added}).schema
-        db.drop_tables()
-
-
-def _create_empty_timeline(db: DuckDb, step: PartialMatchProgram) -> None:
-    """The tables that the SQL of larger sets joins, without rows."""
-    columns = ", ".join(["1 AS series", "t", *step.key, *step.counts, "TRUE AS live"])
-    db.create_table(step.tables.timeline, f"SELECT {columns} FROM {step.tables.new}")
-    db.create_table(step.tables.series, f"SELECT * FROM {step.tables.timeline}")
