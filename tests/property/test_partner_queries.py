@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ OUTER_JOINS = (
 def test_brute_force_equals_duckdb(query: str) -> None:
     """Brute force, which confirms witnesses, against DuckDB."""
     rng = random.Random(query)
-    rows = {
+    rows: dict[str, list[dict[str, Any]]] = {
         name: [{c: rng.choice([None, 0, 1, 2, 3]) for c in columns} | {TIMES[name]: None} for _ in range(6)]
         for name, columns in STREAMS.items()
     }
