@@ -161,7 +161,7 @@ def apply_processor(
             processor, f"{output}, {TAIL_SCHEMA}", outputMode="append", timeMode="none"
         )
     )
-    if not extra:  # a bag: repeat each row as often as it occurs
-        emitted = emitted.withColumn("_each", F.explode(F.expr("array_repeat(true, _weight)")))
+    # Rows of a bag occur several times, also beside the groups of a UNION ALL.
+    emitted = emitted.withColumn("_each", F.explode(F.expr("array_repeat(true, _weight)")))
     results = [F.col(f"o{i}").alias(field.name) for i, field in enumerate(schema.fields)]
     return emitted.select(*results, *extra, KIND, F.expr(_OPERATOR_NOTE).alias(NOTE))
