@@ -168,10 +168,10 @@ def list_late_rows(inputs: Iterable[InputProgram], late: Mapping[str, pa.Table])
     """The late rows of a stream; equal rows are repeated.
 
     Several inputs may read a stream, and a row is in those in which it can match.  For each timestamp, the
-    input with the most late rows is listed.
+    input with the most late rows is listed; of several, one that reads the most columns.
     """
     found: dict[int, list[LateRow]] = {}
-    for each in inputs:
+    for each in sorted(inputs, key=lambda each: -sum(name is not None for name in each.names)):
         if each.name not in late:
             continue
         own: dict[int, list[LateRow]] = {}
