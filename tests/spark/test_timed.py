@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import millpond
 from millpond.cli import main as cli
+from millpond.engines.timed.sharding import SHARD_NUMBERS, SHARDS
 from tests.campaigns.time_on_spark import examine
 
 Captured = pytest.CaptureFixture[str]
@@ -175,6 +176,31 @@ def test_updates_write_every_change_of_a_group(folder: Folder) -> None:
     assert folder.run("--updates") == 0
     counts = {row[1]: revision for *row, revision in folder.rows()}
     assert sorted(counts) == [2, 4] and counts[2] < counts[4]
+
+
+def test_a_window_that_is_divided_into_shards_continues_after_a_restart(folder: Folder) -> None:
+    """Orders of one run are joined with payments of the next, whatever shard they are in."""
+    folder.ask("SELECT A, J FROM S, T WHERE A = B AND J BETWEEN I AND I + INTERVAL 20 SECONDS", ["S", "T"])
+    keys = range(20)
+    folder.feed("S", 0, [(key, 1) for key in keys])
+    folder.feed("T", 0, [(key, 0) for key in keys])
+    assert folder.run() == 0
+    assert folder.metrics()[-1]["state_entries"] == len(keys)
+    folder.feed("T", 1, [(key, 3 + key) for key in keys])
+    folder.feed("S", 1, [(99, 30)])
+    assert folder.run() == 0
+    assert sorted(a for a, _ in folder.rows().elements()) == [key for key in keys if key <= 18]
+    assert folder.metrics()[-1]["state_entries"] == 1
+
+
+def test_shards_are_spread_evenly_over_partitions(spark: SparkSession) -> None:
+    """The numbers of the shards are chosen for Spark's hash partitioning."""
+    numbers = ", ".join(f"({number})" for number in SHARD_NUMBERS)
+    columns = ", ".join(f"pmod(hash(CAST(s AS INT)), {n})" for n in range(1, 9))
+    rows = spark.sql(f"SELECT {columns} FROM VALUES {numbers} AS t(s)").collect()
+    for n, places in enumerate(zip(*rows, strict=True), start=1):
+        counts = Counter(places)
+        assert len(counts) == n and max(counts.values()) == -(-SHARDS // n)
 
 
 def test_a_run_continues_where_the_last_one_ended(folder: Folder) -> None:

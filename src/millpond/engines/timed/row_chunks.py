@@ -61,6 +61,11 @@ def new_id() -> bytes:
     return secrets.token_bytes(16)
 
 
+class _CachedTables(NamedTuple):
+    tables: Mapping[str, pa.Table]
+    size: int
+
+
 class ChunkCache:
     """Decoded tables of this process, by the random IDs under which they were stored.
 
@@ -70,22 +75,21 @@ class ChunkCache:
 
     def __init__(self, capacity: int = _CACHE_BYTES) -> None:
         self._capacity = capacity
-        self._owners: OrderedDict[bytes, dict[bytes, Mapping[str, pa.Table]]] = OrderedDict()
+        self._owners: OrderedDict[bytes, dict[bytes, _CachedTables]] = OrderedDict()
 
     def get(self, owner: bytes, id_: bytes) -> Mapping[str, pa.Table] | None:
-        return self._owners.get(owner, {}).get(id_)
+        found = self._owners.get(owner, {}).get(id_)
+        return None if found is None else found.tables
 
     def put(self, owner: bytes, id_: bytes, tables: Mapping[str, pa.Table]) -> None:
-        self._owners.setdefault(owner, {})[id_] = tables
+        size = sum(table.nbytes for table in tables.values())
+        self._owners.setdefault(owner, {})[id_] = _CachedTables(tables, size)
 
     def keep_only(self, owner: bytes, ids: Collection[bytes]) -> None:
         """Drop the other tables of the owner, and those of other owners if there are too many."""
         known = self._owners.pop(owner, {})
         self._owners[owner] = {id_: known[id_] for id_ in ids if id_ in known}
-        sizes = {
-            each: sum(t.nbytes for tables in found.values() for t in tables.values())
-            for each, found in self._owners.items()
-        }
+        sizes = {each: sum(known.size for known in kept.values()) for each, kept in self._owners.items()}
         total = sum(sizes.values())
         while total > self._capacity:
             oldest, _ = self._owners.popitem(last=False)
