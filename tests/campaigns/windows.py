@@ -24,6 +24,7 @@ from millpond.frontend.parse import parse
 from tests.campaigns.application_time import Finding
 from tests.campaigns.exact_engine import random_batches
 from tests.support import window_definition
+from tests.support.definition import UNKNOWN
 from tests.support.local import Local
 from tests.support.oracle import answers, normalise
 from tests.support.time_fooling import confirm_time_witness
@@ -36,15 +37,23 @@ WITNESS_ROWS = 4
 Rows = list[tuple[str, TimeRow]]
 
 
-def examine(seed: int, times: float = 0.5, functions: float = 0.5, verdict_only: bool = False) -> Finding:
+def examine(
+    seed: int,
+    times: float = 0.5,
+    functions: float = 0.5,
+    self_joins: float = 0.0,
+    verdict_only: bool = False,
+) -> Finding:
     """Everything that can be checked of one random query.
 
-    ``times``: how often it shows timestamps; ``functions``: how often, functions of them.
+    ``times``: how often it shows timestamps; ``functions``: how often, functions of them; ``self_joins``: how
+    often it joins a stream with itself, which the definition does not judge.
     """
     rng = random.Random(seed)
-    case = random_window_case(rng, times=times, functions=functions)
+    case = random_window_case(rng, times=times, functions=functions, self_join=self_joins)
     verdict = decide(parse(case.sql)[0])
-    expected = window_definition.decide(case)
+    joins_itself = len(set(case.occurrences.values())) < len(case.occurrences)
+    expected = UNKNOWN if joins_itself else window_definition.decide(case)
     problems = []
     if {verdict.outcome, expected} == {BOUNDED, UNBOUNDED}:
         problems.append(f"{verdict.outcome}, but {expected} by definition")
@@ -105,17 +114,24 @@ def cut_between_timestamps(batches: Sequence[Sequence[tuple[str, TimeRow]]], cas
     return out
 
 
-def examine_safely(seed: int, times: float, functions: float, verdict_only: bool) -> Finding:
+def examine_safely(
+    seed: int, times: float, functions: float, self_joins: float, verdict_only: bool
+) -> Finding:
     """The findings of one seed; an exception is one."""
     try:
-        return examine(seed, times, functions, verdict_only)
+        return examine(seed, times, functions, self_joins, verdict_only)
     except Exception:
         return Finding(seed, "crash", "", False, (f"seed {seed}: {traceback.format_exc()}",))
 
 
 def examine_many(seeds: Iterable[int], options: argparse.Namespace) -> Iterable[Finding]:
     """The findings of many seeds, in several processes."""
-    how = {"times": options.times, "functions": options.functions, "verdict_only": options.verdicts}
+    how = {
+        "times": options.times,
+        "functions": options.functions,
+        "self_joins": options.self_joins,
+        "verdict_only": options.verdicts,
+    }
     with ProcessPoolExecutor(options.processes) as pool:
         yield from pool.map(partial(examine_safely, **how), seeds, chunksize=25)
 
@@ -127,6 +143,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--times", type=float, default=0.5, help="how many queries show timestamps")
     parser.add_argument("--functions", type=float, default=0.5, help="how many have functions of timestamps")
+    parser.add_argument("--self-joins", type=float, default=0.0, help="how many join a stream with itself")
     parser.add_argument("--verdicts", action="store_true", help="check the verdicts, and run no engine")
     options = parser.parse_args(argv)
     began = time.monotonic()

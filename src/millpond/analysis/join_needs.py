@@ -88,15 +88,27 @@ def find_existence_need(
 def find_existence_need_in_time(
     part: Part, projected: Sequence[Ref], code: ViolationCode, keys: Collection[Ref]
 ) -> Findings:
-    """The need to know which matches exist, where timestamps matter (Theorem 2 of paper 2, corrected)."""
+    """The need to know which matches exist, where timestamps matter (Theorem 2 of paper 2, corrected).
+
+    If the criterion fails for a self-join, covered occurrences are removed; the row that replaces another has
+    arrived, because it belongs to the same match.
+    """
+    failures: list[Failure]
     try:
         found = decide_existence_join_in_time(JoinRegions(part), projected, code, keys)
+        failures = [Failure(part, v) for v in found]
     except TooManyOrders:
         unknown = Violation(ViolationCode.CONFLICTING_REFERENCES, part.aliases[0], (), (), ())
-        return [], [Failure(part, unknown, complete=False)]
-    if found:
-        return [], [Failure(part, v) for v in found]
-    return [Need(part, part.aliases, False, tuple(projected))], []
+        failures = [Failure(part, unknown, complete=False)]
+    if not failures:
+        return [Need(part, part.aliases, False, tuple(projected))], []
+    if has_self_join(part):
+        reduced, _ = remove_covered_occurrences(part, (*projected, *keys))
+        if len(reduced.aliases) < len(part.aliases):
+            columns, tell_apart = reduced.rewrite_columns(projected), reduced.rewrite_columns(keys)
+            needs, failed = find_existence_need(reduced, columns, code, keys=tell_apart)
+            return (needs, []) if not failed else ([], failures)
+    return [], failures
 
 
 def _remaining_aliases(names: Iterable[str], part: Part) -> tuple[str, ...]:

@@ -94,6 +94,10 @@ class Part:
         """The column can be NULL in a match."""
         return ref not in self.non_null
 
+    def rewrite_columns(self, columns: Iterable[Ref]) -> tuple[Ref, ...]:
+        """The columns, with those of replaced occurrences rewritten."""
+        return tuple(dict.fromkeys(r for column in columns for r in refs(self.rewrite(column))))
+
     def rewrite(self, expr: Expr) -> Expr:
         """The expression, with the columns of replaced occurrences rewritten."""
         for old, new in self.replaced:
