@@ -37,6 +37,7 @@ from millpond.errors import WitnessSizeError
 from millpond.frontend.parse import parse
 from millpond.plan.classes import NoPlanError
 from millpond.plan.needs import SelectNeeds, TimedPlan
+from millpond.plan.open_sessions import compute_session_state
 from millpond.plan.partial_match_bound import compute_timed_state
 from millpond.plan.state import State
 from millpond.plan.synopsis_bound import compute_exact_state
@@ -74,6 +75,8 @@ def check(text: str) -> Verdict | list[Verdict]:
 
 def decide(query: Query) -> Verdict:
     """The verdict on one query."""
+    if any(select.session is not None for select in query.selects):
+        return _decide_sessions(query)
     unsupported = _find_unsupported(query)
     if unsupported is not None:
         return _build_undetermined(query, (describe_undetermined(unsupported),))
@@ -119,6 +122,19 @@ def _decide_bounded(query: Query, needs: list[SelectNeeds]) -> Verdict:
         return Verdict(BOUNDED, (), state, query, timed=timed, published=published)
     plan = derive_plan(query, needs)
     return Verdict(BOUNDED, (), compute_exact_state(plan), query, plan=plan)
+
+
+def _decide_sessions(query: Query) -> Verdict:
+    """The verdict on a query that groups by ``session_window``."""
+    try:
+        state = compute_session_state(query)
+    except NoPlanError as gap:
+        reason = describe_undetermined(UndeterminedCode.NO_SYNOPSIS, str(gap))
+        return _build_undetermined(query, (reason,))
+    except TooManyParts:
+        return _build_undetermined(query, (describe_undetermined(UndeterminedCode.TOO_MANY_ALTERNATIVES),))
+    needs = tuple(SelectNeeds(select, False, ()) for select in query.selects)
+    return Verdict(BOUNDED, (), state, query, timed=TimedPlan(query, needs))
 
 
 def _is_timed_part(needs: SelectNeeds, part: Part) -> bool:

@@ -15,9 +15,16 @@ from millpond.frontend.expressions import Reader, bind, bind_star_column, has_ag
 from millpond.frontend.joins import FromClause, read_from
 from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
 from millpond.frontend.scope import Scope, read_name
+from millpond.frontend.sessions import refuse_misplaced_sessions, split_session
 from millpond.frontend.statement import Statement
 from millpond.frontend.subqueries import read_where
-from millpond.frontend.time_calls import add_bucket_ends, pick_edge, read_time_call, with_derived
+from millpond.frontend.time_calls import (
+    add_bucket_ends,
+    is_window_call,
+    pick_edge,
+    read_time_call,
+    with_derived,
+)
 from millpond.query.model import (
     TRUE,
     Column,
@@ -142,7 +149,9 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
     group_by = _read_group_by(scope, node.args.get("group"), items)
     is_grouped = group_by is not None or any(has_aggregate(item.node) for item in items)
     windows = _find_windows(node, items)
-    reader = Reader(statement, scope, frozenset(group_by or ()) if is_grouped else None, windows=windows)
+    session, group_by = split_session(scope, group_by, node.args.get("group"))
+    grouped = {*(group_by or ()), *((session.start, session.end) if session else ())}
+    reader = Reader(statement, scope, frozenset(grouped) if is_grouped else None, windows=windows)
     where, exists = read_where(scope, node.args.get("where"), tables)
     bound = [bind_star_column(reader, i.node, *i.column) if i.column else bind(reader, i.node) for i in items]
     having = _read_having(reader, node.args.get("having"), items)
@@ -157,10 +166,12 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
         having,
         text,
         place,
+        session,
         joins=clause.joins,
         exists=(*clause.exists, *exists),
     )
     select = map_occurrences(select, lambda o: with_derived(o, list(scope.derived.get(o.alias, {}).values())))
+    refuse_misplaced_sessions(select)
     return _TypedSelect(select, tuple(each.type for each in bound), packed)
 
 
@@ -279,10 +290,14 @@ def _read_group_column(scope: Scope, node: exp.Expr, items: Sequence[_SelectItem
 
 
 def _find_windows(node: exp.Select, items: Sequence[_SelectItem]) -> dict[str, exp.Expr]:
-    """The calls of ``window`` by name: that of a select alias, or ``window`` if there is only one."""
-    calls = [each for each in node.find_all(exp.Anonymous) if each.name.upper() == "WINDOW"]
+    """The calls of ``window`` and ``session_window``, by their select alias or their own name."""
+    calls = [each for each in node.find_all(exp.Anonymous) if is_window_call(each)]
     named = {i.alias.lower(): i.node for i in items if i.alias and any(call is i.node for call in calls)}
-    return {"window": calls[0], **named} if len({each.sql().upper() for each in calls}) == 1 else named
+    for name in ("window", "session_window"):
+        same = [each for each in calls if each.name.lower() == name]
+        if len({each.sql().upper() for each in same}) == 1:
+            named.setdefault(name, same[0])
+    return named
 
 
 def _find_aliases(items: Sequence[_SelectItem]) -> dict[str, exp.Expr]:

@@ -17,6 +17,7 @@ from millpond.frontend.time_functions import (
     UnknownFormError,
     find_maker,
     make_end,
+    make_session_end,
 )
 from millpond.frontend.time_zones import find_slack
 from millpond.query.calendar import TimeFunction, find_closing_unit
@@ -24,6 +25,7 @@ from millpond.query.model import Arithmetic, Column, Literal, Occurrence, Ref
 from millpond.query.types import INTERVAL, TIMESTAMP, WINDOW
 
 _EDGES = ("START", "END")
+_WINDOWS = ("WINDOW", "SESSION_WINDOW")
 
 
 def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound | None:
@@ -33,10 +35,10 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
     """
     if isinstance(node, exp.Dot) and node.name.upper() in _EDGES:
         inner = read_time_call(scope, node.this)
-        if inner is not None and _is_window(node.this):
+        if inner is not None and is_window_call(node.this):
             scope.statement.leaves.update(_tokens(scope.statement, node))
             edge = pick_edge(scope, inner, node.name, grouped)
-            return replace(edge, name=f"window.{node.name.lower()}")
+            return replace(edge, name=f"{inner.name}.{node.name.lower()}")
     call = _read_call(scope.statement, node)
     if call is None:
         _refuse_other_arguments(scope.statement, node)
@@ -61,7 +63,7 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
         message = f"{scope.statement.excerpt(node)} {problem}"
         raise SqlError(message, scope.statement.at(node)) from None
     scope.statement.leaves.update(_tokens(scope.statement, node))
-    kind = WINDOW if function == "WINDOW" else column.type
+    kind = WINDOW if function in _WINDOWS else column.type
     return Bound(scope.derive(ref.occurrence, column), kind, name)
 
 
@@ -72,6 +74,9 @@ def pick_edge(scope: Scope, window: Bound, edge: str, grouped: bool) -> Bound:
     start = window.expression
     assert isinstance(start, Ref)
     column = scope.column(start)
+    if is_session(column):
+        end = make_session_end(find_argument(scope, start), column)
+        return Bound(scope.derive(start.occurrence, end), TIMESTAMP, "end")
     function = find_time_function(column)
     assert function is not None
     if grouped:
@@ -86,8 +91,14 @@ def find_time_function(column: Column) -> TimeFunction | None:
     return column.derivation.time if column.derivation is not None else None
 
 
-def _is_window(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and node.name.upper() == "WINDOW"
+def is_session(column: Column) -> bool:
+    """Whether a column is an edge of a session window."""
+    return column.derivation is not None and column.derivation.gap is not None
+
+
+def is_window_call(node: exp.Expr) -> bool:
+    """Whether a node is a call of ``window`` or ``session_window``."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() in _WINDOWS
 
 
 def _refuse_other_arguments(statement: Statement, node: exp.Expr) -> None:
@@ -145,8 +156,8 @@ def _read_call(statement: Statement, node: exp.Expr) -> tuple[str, str, exp.Colu
     if function == "DATE_PART" and len(arguments) == 1:
         name = f"date_part({arguments[0]}, {column.name})"
         return EXTRACTED.get(arguments[0].upper(), function), name, column, []
-    if function == "WINDOW":
-        return function, "window", column, arguments
+    if function in _WINDOWS:
+        return function, function.lower(), column, arguments
     if function in ("UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP"):
         shown.append("yyyy-MM-dd HH:mm:ss")
     name = column.name if function == "DATE" else f"{function.lower()}({', '.join(shown)})"

@@ -247,6 +247,29 @@ def _make_window(argument: Argument, function: str, arguments: list[str]) -> Col
     return _column(argument, text, TIMESTAMP, (spark, duckdb), facts, time, repeated)
 
 
+def _make_session(argument: Argument, function: str, arguments: list[str]) -> Column:
+    """The start of ``session_window(ts, gap)``; for a row alone, its timestamp."""
+    _expect(arguments, 1)
+    gap = _read_length(arguments[0])
+    if gap <= 0:
+        raise UnknownFormError("needs a gap that is longer than 0")
+    if not argument.is_time:
+        raise UnknownFormError(f"is not supported, because {argument.column.name} is not the time column")
+    text = f"session_window({argument.column.name}, '{format_duration(gap)}').start"
+    derivation = Derivation(argument.spark, argument.duckdb, gap=gap)
+    return Column(text, TIMESTAMP, argument.column.nullable, derivation)
+
+
+def make_session_end(argument: Argument, start: Column) -> Column:
+    """The end of a session window; for a row alone, the gap after its timestamp."""
+    assert start.derivation is not None and start.derivation.gap is not None
+    gap = start.derivation.gap
+    spark = f"timestamp_micros(unix_micros({argument.spark}) + {gap})"
+    duckdb = f"make_timestamp(epoch_us({argument.duckdb}) + {gap})"
+    derivation = Derivation(spark, duckdb, gap=gap)
+    return Column(start.name.removesuffix(".start") + ".end", TIMESTAMP, start.nullable, derivation)
+
+
 def _shorten(width: int, slide: int, offset: int) -> list[int]:
     return [width, slide, offset][: 3 if offset else 2 if slide < width else 1]
 
@@ -405,5 +428,6 @@ _MAKERS: dict[str, Maker] = {
     **dict.fromkeys(("CAST", "DATE", "TO_DATE"), _make_date),
     "DATE_FORMAT": _make_format,
     "WINDOW": _make_window,
+    "SESSION_WINDOW": _make_session,
     **dict.fromkeys(_EPOCH_UNITS, _make_epoch),
 }

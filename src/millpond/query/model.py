@@ -67,7 +67,8 @@ class Derivation:
 
     ``facts`` always hold between the column and its arguments; their ``Ref.occurrence`` is the table's name.
     ``time`` is set for a function of the stream's time column.  If ``repeated``, the SQL is an array, and
-    there is one row for each of its values.
+    there is one row for each of its values.  ``gap`` is set for the edges of a session window: the
+    microseconds after which it ends.  Its edges are computed as if the row had no others in its session.
     """
 
     sql: str
@@ -75,6 +76,7 @@ class Derivation:
     facts: tuple[Condition, ...] = ()
     time: TimeFunction | None = None
     repeated: bool = False
+    gap: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,48 @@
+"""The state of a query that groups by ``session_window``: the sessions that a later row can still extend.
+
+A session does not close for good: rows that follow each other closely keep it open for ever.  But only a
+session with a row within the last gap is open, so boundedly many are.  What is kept of each is bounded if
+every aggregate has a value of fixed size, or few values to distinguish.
+"""
+
+from __future__ import annotations
+
+from millpond.plan.classes import NoPlanError
+from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, State, Window
+from millpond.query.durations import format_duration, parse_rate
+from millpond.query.model import Aggregate, Query
+from millpond.query.parts import split_into_parts
+from millpond.query.trees import find_aggregates, refs
+
+
+def compute_session_state(query: Query) -> State:
+    """The bound of a query with sessions; raises NoPlanError if it is not known to be bounded."""
+    if len(query.selects) > 1 or query.terms[0].distinct:
+        raise NoPlanError("sessions in a UNION, or with DISTINCT, are not supported")
+    (select,) = query.selects
+    if select.exists:
+        raise NoPlanError("sessions of a stream with EXISTS or IN are not supported")
+    session, table = select.session, select.occurrences[0].table
+    assert session is not None
+    aggregates = find_aggregates(select)
+    for part in split_into_parts(select, disjoint=True):
+        for aggregate in (each for each in aggregates if _keeps_values(each)):
+            assert aggregate.argument is not None
+            for ref in sorted(refs(aggregate.argument) - part.nulls, key=str):
+                if ref in part.closure.index and not part.closure.is_bounded(ref):
+                    message = (
+                        f"a session can stay open for ever, and {aggregate.text} keeps every value of {ref}"
+                    )
+                    raise NoPlanError(message)
+    rate = parse_rate(table.properties.get("rate", ""))
+    entries = None if rate is None else rate * (-(-session.gap // 1_000_000) + 1)
+    width = VALUE_BYTES * (2 + len(select.group_by or ())) + COUNT_BYTES * max(len(aggregates), 1)
+    size = None if entries is None or any(map(_keeps_values, aggregates)) else entries * width
+    keeps = (f"sessions with a row in the last {format_duration(session.gap)}",)
+    kept = Kept(table.name, select.occurrences[0].alias, (), keeps, entries, size, closes=True)
+    window = Window(stream=table.name, seconds=session.gap / 1_000_000)
+    return State(entries if size is not None else None, size, (kept,), [window])
+
+
+def _keeps_values(aggregate: Aggregate) -> bool:
+    return aggregate.distinct or aggregate.function == "MEDIAN"
