@@ -19,6 +19,8 @@ from millpond.spark.operators.output import TAIL_SCHEMA
 from millpond.spark.operators.shard import ShardProcessor
 from millpond.spark.sources.schema import spark_schema, spark_type
 
+# The column metadata in which Spark keeps the delay of a watermark, in milliseconds.
+WATERMARK_DELAY = "spark.watermarkDelayMs"
 REVISION, RETRACTED = "_revision", "_retracted"
 # The column _note of a result: always NULL.
 NO_NOTE = (
@@ -35,13 +37,15 @@ class AnswerFrame:
     """A streaming DataFrame: the result ``columns``, the kind of each row, and a note on rows of other kinds.
 
     ``stateful``: Millpond's own operator holds the state, and reports its size with every micro-batch.
-    ``partitions`` is the number of state partitions to use; None leaves it to the session.
+    ``partitions`` is the number of state partitions to use; None leaves it to the session.  ``drops_late``:
+    Spark's own operator drops late rows, unless the frame emits suspects (see ``late_rows``).
     """
 
     frame: DataFrame
     columns: tuple[str, ...]
     stateful: bool
     partitions: int | None
+    drops_late: bool = False
 
 
 def infer_result_schema(spark: SparkSession, query: Query) -> StructType:
@@ -80,12 +84,13 @@ def pack_windows(answer: AnswerFrame, query: Query) -> AnswerFrame:
         elif index - 1 not in starts:
             columns.append(column)
             names.append(name)
-    return replace(answer, frame=answer.frame.select(*columns, KIND, NOTE), columns=tuple(names))
+    others = [name for name in answer.frame.columns if name not in answer.columns]
+    return replace(answer, frame=answer.frame.select(*columns, *others), columns=tuple(names))
 
 
 def _has_window(table: Table) -> bool:
-    times = (c.derivation.time for c in table.derived if c.derivation is not None and c.type is TIMESTAMP)
-    return any(time is not None and isinstance(time.unit, int) for time in times)
+    made = [c.derivation for c in table.derived if c.derivation is not None and c.type is TIMESTAMP]
+    return any(d.gap is not None or (d.time is not None and isinstance(d.time.unit, int)) for d in made)
 
 
 def _derived_fields(table: Table) -> list[StructField]:
@@ -101,7 +106,8 @@ def _render_query(query: Query) -> str:
             f"{Dialect.SPARK.name_of(o.table.name)} {Dialect.SPARK.name_of(o.alias)}"
             for o in select.occurrences
         )
-        group = ", ".join(map(_spell_ref, select.group_by or ()))
+        edges = () if select.session is None else (select.session.start, select.session.end)
+        group = ", ".join(map(_spell_ref, (*(select.group_by or ()), *edges)))
         texts.append(f"SELECT {items} FROM {tables}{f' GROUP BY {group}' if group else ''}")
     return " UNION ALL ".join(texts)
 

@@ -5,6 +5,7 @@
 | lookup        | streams joined with relations that stay in a database    | none; workers cache rows        |
 | budgeted      | queries that are not bounded, with ``--memory N``        | at most N tuples                |
 | stream-static | bounded: rows of one stream, joined with relations       | none                            |
+| native        | bounded: windows, sessions, DISTINCT over one stream     | Spark's own, until they close   |
 | timed         | bounded: conditions on application time, or relations    | reorder buffer, partial matches |
 | exact         | all other bounded queries                                | synopses                        |
 
@@ -18,6 +19,7 @@ from millpond.spark.budgeted import BudgetedEngine
 from millpond.spark.exact import ExactEngine
 from millpond.spark.job import Engine, Job
 from millpond.spark.lookup import LookupEngine
+from millpond.spark.native_windows import NativeEngine
 from millpond.spark.stream_static import StreamStaticEngine
 from millpond.spark.timed import TimedEngine
 
@@ -25,6 +27,7 @@ ENGINES: tuple[Engine, ...] = (
     LookupEngine(),
     BudgetedEngine(),
     StreamStaticEngine(),
+    NativeEngine(),
     TimedEngine(),
     ExactEngine(),
 )

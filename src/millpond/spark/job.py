@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,12 +17,21 @@ from millpond.spark.answer import AnswerFrame
 from millpond.spark.sources.opened import OpenSource
 
 
+class RejectedRows(Enum):
+    """What becomes of malformed and late rows if Spark's own operators run the query; others emit them."""
+
+    EMIT = "emit"  # with the results; the source is scanned twice
+    FAIL = "fail"  # the query fails, and is started again with EMIT
+    DROP = "drop"
+
+
 @dataclass(frozen=True)
 class Job:
     """A query with its verdict, the memory it may use, and its opened tables (all but lookup relations).
 
-    ``end_of_input`` is a stream on which a row means that no more input will come.  Only engines that
-    hold rows back read it.  ``updates``: groups that close are written whenever they change.
+    ``end_of_input`` is a stream on which a row means that no more input will come; it contains the latest
+    timestamp, if Spark knows it.  Only engines that hold rows back read it.  ``updates``: groups that close
+    are written whenever they change.
     """
 
     spark: SparkSession
@@ -30,6 +40,7 @@ class Job:
     sources: Mapping[str, OpenSource]
     end_of_input: DataFrame | None = None
     updates: bool = False
+    rejected: RejectedRows = RejectedRows.DROP
 
     @property
     def query(self) -> Query:

@@ -20,6 +20,7 @@ from millpond.spark.progress import Phase, RateReport, Snapshot
 from millpond.spark.sink import WrittenBatch
 
 _OUR_OPERATOR = "transformWithState"
+_SESSIONS = "sessionWindow"
 _RECENT = 5  # batches over which the rate is averaged
 _IDLE = 2.0  # seconds without a batch after which a run counts as waiting
 
@@ -58,6 +59,7 @@ class BatchMetrics:
 class Tally:
     """Turns batches into metrics, and adds up the totals of a run that began at the time ``began``.
 
+    ``scans`` says how often the query scans each of its sources,
     ``declared`` are the declared rates of streams, ``windows`` the seconds for which their rows are kept.
     """
 
@@ -72,7 +74,7 @@ class Tally:
         self._bound = bound
         self._declared, self._windows = declared or {}, windows or {}
         self._rates: tuple[RateReport, ...] = ()
-        self._scans = scans
+        self.scans = scans
         self._began = self._ended = began
         self._reported = (0, 0)
         self._waiting = 0
@@ -90,12 +92,16 @@ class Tally:
         if written.waiting is not None:
             self._waiting = written.waiting
         own = [each for each in progress.stateOperators if not each.operatorName.startswith(_OUR_OPERATOR)]
+        sessions = [each for each in own if each.operatorName.startswith(_SESSIONS)]
+        if sessions:  # the other operator holds the rows that the watermark has not passed
+            self._waiting = sum(each.numRowsTotal for each in own) - sum(s.numRowsTotal for s in sessions)
+            own = sessions
         for name, value in written.measures.items():
             self._measures[name] += value
         measured: dict[str, int] = dict.fromkeys(BatchMeasure, 0) | dict(written.measures)
         if written.rates:
             self._rates = tuple(self._report_rate(*each) for each in written.rates.items())
-        rows, seconds = _input_rows(progress, self._scans), progress.batchDuration / 1000
+        rows, seconds = _input_rows(progress, self.scans), progress.batchDuration / 1000
         batch = BatchMetrics(
             batch=written.batch,
             timestamp=progress.timestamp,

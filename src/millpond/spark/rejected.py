@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from millpond.query.model import Table
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.sources.opened import REASON, RECORD, OpenSource
@@ -23,6 +24,10 @@ from millpond.spark.sources.opened import REASON, RECORD, OpenSource
 ROW_OR_REJECTED = (
     f"CAST(CASE WHEN {REASON} IS NULL THEN {RowKind.RESULT} ELSE {RowKind.REJECTED} END AS TINYINT)"
 )
+
+
+# What a query fails with that must not have rejected rows.
+REJECTED_ROWS_FOUND = "rejected rows were found"
 
 
 class SharedSources:
@@ -36,6 +41,12 @@ class SharedSources:
         source = self._sources[name]
         self._sources[name] = OpenSource(source.good, False)
         return source
+
+
+def fail_if_rejected(source: OpenSource) -> DataFrame:
+    """The rows of a source; the query fails with REJECTED_ROWS_FOUND if one of them is rejected."""
+    fails = F.raise_error(F.lit(REJECTED_ROWS_FOUND)).cast("boolean")
+    return source.frame.where(F.when(F.col(REASON).isNull(), True).otherwise(fails))
 
 
 def or_rejected(condition: str) -> str:
@@ -55,6 +66,18 @@ def rejected_note(stream: str) -> str:
         "named_struct('entries', CAST(NULL AS BIGINT), 'bytes', CAST(NULL AS BIGINT), "
         f"'stream', {Dialect.SPARK.string(stream)}, 'reason', {REASON}, 'record', {RECORD}) END"
     )
+
+
+def reject_null_timestamps(source: OpenSource, table: Table) -> OpenSource:
+    """Mark the rows without a timestamp as rejected, because they have no place in the order of time."""
+    assert table.time is not None
+    is_null = F.col(Dialect.SPARK.name_of(table.time)).isNull()
+    row = F.to_json(F.struct(*(F.col(Dialect.SPARK.name_of(c.name)) for c in table.columns)))
+    reason = F.when(is_null, f"{table.time} is NULL, but every row needs a timestamp")
+    record = F.when(is_null, row)
+    if source.rejects:
+        reason, record = F.coalesce(F.col(REASON), reason), F.coalesce(F.col(RECORD), record)
+    return OpenSource(source.frame.withColumns({REASON: reason, RECORD: record}), True)
 
 
 def rejected_frame(source: OpenSource, stream: str, schema: StructType) -> DataFrame:

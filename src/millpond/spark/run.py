@@ -8,11 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millpond.analysis.verdict import Verdict
@@ -20,23 +21,23 @@ from millpond.engines.lookup.declaration import find_lookup_tables
 from millpond.errors import MillpondError, RunError
 from millpond.query.durations import parse_rate
 from millpond.spark.admission import Allowance, admit
-from millpond.spark.answer import pack_windows
+from millpond.spark.answer import AnswerFrame, pack_windows
 from millpond.spark.checkpoint import Folders
+from millpond.spark.end_of_input import EndOfInput
 from millpond.spark.engines import choose_engine
 from millpond.spark.failure import find_cause
 from millpond.spark.files import Files
-from millpond.spark.job import Job
+from millpond.spark.job import Engine, Job, RejectedRows
+from millpond.spark.late_rows import count_dropped_groups
 from millpond.spark.metrics import MetricsFile, Tally, count_scans, open_metrics
 from millpond.spark.options import RunOptions
 from millpond.spark.progress import Phase, Snapshot
-from millpond.spark.rejected import collect_rejected
+from millpond.spark.rejected import REJECTED_ROWS_FOUND, collect_rejected
 from millpond.spark.session import open_session, set_partitions
 from millpond.spark.sink import Sink
 from millpond.spark.sources.open import open_source
 from millpond.spark.stop import Stop, run_interruptibly
 
-# The folder of the checkpoint in which a file appears when the input has ended.
-_END_OF_INPUT = "endings"
 _POLL = 0.2  # seconds between two looks at a running query
 _SPARK_ERRORS = (Py4JError, PySparkException, OSError)
 
@@ -67,8 +68,12 @@ def run(
                 tally = Tally(bound, prepared.count_scans(), began, *_find_rates(verdict))
                 watcher = _Watcher(prepared, tally, log, stop)
                 ended = watcher.run_to_end(options.once, report)
-                if options.once and ended.phase is Phase.DONE and prepared.announce_end_of_input():
+                end = prepared.end_of_input
+                if options.once and ended.phase is Phase.DONE and end is not None:
+                    end.announce()
                     ended = watcher.run_to_end(options.once, report)
+                    if ended.phase is Phase.DONE:
+                        end.mark_closed()
                 return ended
         except _SPARK_ERRORS as error:
             raise RunError(find_cause(error)) from None
@@ -89,28 +94,36 @@ def _find_rates(verdict: Verdict) -> tuple[dict[str, int], dict[str, float]]:
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A query that is ready to start; a file in ``end_folder`` announces the end of the input."""
+    """A query that is ready to start."""
 
-    frame: DataFrame
+    job: Job
+    engine: Engine
+    answer: AnswerFrame
     sink: Sink
     checkpoint: str
-    files: Files
-    end_folder: str | None
+    end_of_input: EndOfInput | None
 
     def count_scans(self) -> list[int]:
         """How often each source is scanned; the end-of-input stream, which comes last, counts as 0."""
-        scans = count_scans(self.frame)
-        return scans if self.end_folder is None else [*scans[:-1], 0]
+        scans = count_scans(self.answer.frame)
+        if self.must_fail_on_rejected:  # the scan for suspects is never executed
+            scans = [1] * len(scans)
+        return scans if self.end_of_input is None else [*scans[:-1], 0]
 
-    def announce_end_of_input(self) -> bool:
-        """Let the next start process the rows that are held back; False if the engine holds none back."""
-        if self.end_folder is None:
-            return False
-        self.files.create(f"{self.end_folder}/{time.time_ns()}", "end\n")
-        return True
+    @property
+    def must_fail_on_rejected(self) -> bool:
+        return self.answer.drops_late and self.job.rejected is RejectedRows.FAIL
+
+    def emit_rejected(self) -> PreparedRun:
+        """The same query, which emits rejected rows instead of failing on them."""
+        job = replace(self.job, rejected=RejectedRows.EMIT)
+        return replace(self, job=job, answer=pack_windows(self.engine.build(job), job.query))
 
     def start(self, once: bool) -> StreamingQuery:
-        writer = self.frame.writeStream.foreachBatch(self.sink).outputMode("append")
+        self.sink.failure = None
+        count_dropped = partial(count_dropped_groups, self.job.spark)
+        self.sink.count_dropped = count_dropped if self.must_fail_on_rejected else None
+        writer = self.answer.frame.writeStream.foreachBatch(self.sink).outputMode("append")
         writer = writer.option("checkpointLocation", self.checkpoint)
         return (
             writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
@@ -124,7 +137,7 @@ def _prepare(
     files, query = Files(spark), verdict.query
     output = files.resolve(options.output)
     checkpoint = files.resolve(options.checkpoint) if options.checkpoint else f"{output}/_checkpoint"
-    sink = Sink(files, output, options.format)
+    sink = Sink(files, output, options.format, checkpoint)
     folders = Folders(files, checkpoint, output)
     continued = folders.check(query, options.updates)
     sources = {
@@ -132,13 +145,11 @@ def _prepare(
         for name, table in query.tables.items()
         if name not in allowance.lookups.tables
     }
-    job = Job(spark, verdict, allowance, sources, updates=options.updates)
+    job = Job(spark, verdict, allowance, sources, updates=options.updates, rejected=RejectedRows.FAIL)
     engine = choose_engine(job)
-    end_folder = None
-    if engine.holds_rows_back:
-        end_folder = f"{checkpoint}/{_END_OF_INPUT}"
-        files.make_folder(end_folder)
-        job = replace(job, end_of_input=spark.readStream.text(end_folder))
+    end = EndOfInput(files, checkpoint, query) if engine.holds_rows_back else None
+    if end is not None:
+        job = replace(job, end_of_input=end.open(spark))
     if query.windows and options.format == "csv":
         message = f"CSV has no format for the column {query.windows[0][1]}, which has two fields"
         raise MillpondError(message, remedy="select its start and its end, or choose another format")
@@ -152,10 +163,14 @@ def _prepare(
         for name, source in sources.items():
             if not query.tables[name].streaming and source.rejects:
                 sink.write_rejected_relation(name, collect_rejected(source))
-    return PreparedRun(answer.frame, sink, checkpoint, files, end_folder)
+    return PreparedRun(job, engine, answer, sink, checkpoint, end)
 
 
 # --- watching ----------------------------------------------------------------------------------------
+
+
+class _RejectedRowsFoundError(Exception):
+    """The query has to be repeated, with emitting its rejected rows."""
 
 
 class _Watcher:
@@ -168,6 +183,15 @@ class _Watcher:
         self._stop = stop
 
     def run_to_end(self, once: bool, report: Callable[[Snapshot], None]) -> Snapshot:
+        """Run the query; if it fails because of rejected rows, repeat the batch and emit them."""
+        try:
+            return self._run(once, report)
+        except _RejectedRowsFoundError:
+            self._prepared = self._prepared.emit_rejected()
+            self._tally.scans = self._prepared.count_scans()
+            return self._run(once, report)
+
+    def _run(self, once: bool, report: Callable[[Snapshot], None]) -> Snapshot:
         self._stop.patient = True
         query = self._prepared.start(once)
         try:
@@ -184,7 +208,11 @@ class _Watcher:
                     self._stop_after_batch(query)
         except _SPARK_ERRORS as error:
             if not self._stop.requested:
-                raise RunError(find_cause(self._prepared.sink.failure or error)) from None
+                self._record_batches(query)
+                cause = find_cause(self._prepared.sink.failure or error)
+                if cause == REJECTED_ROWS_FOUND and self._prepared.job.rejected is RejectedRows.FAIL:
+                    raise _RejectedRowsFoundError from None
+                raise RunError(cause) from None
         self._record_batches(query)
         phase = Phase.STOPPED if self._stop.requested else Phase.DONE
         return self._tally.snapshot(phase, time.monotonic())
@@ -212,6 +240,8 @@ class _Watcher:
         for progress in query.recentProgress:
             written = unrecorded.pop(progress.batchId, None) if "addBatch" in progress.durationMs else None
             if written is not None:
+                if self._prepared.end_of_input is not None:
+                    self._prepared.end_of_input.follow(progress)
                 batch = self._tally.add(written, progress, time.monotonic())
                 if self._log is not None:
                     self._log.write(batch)

@@ -11,7 +11,7 @@ Each batch is computed only once, because computing a stateful operator twice wo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
 from uuid import uuid4
@@ -23,7 +23,13 @@ from millpond.engines.timed.rates import StreamRate
 from millpond.errors import MillpondError
 from millpond.runtime.row_kinds import KIND, LATE, NOTE, BatchMeasure, RowKind
 from millpond.spark.files import Files
+from millpond.spark.late_rows import (
+    SUSPECT,
+    read_watermark,
+    reject_late_suspects,
+)
 from millpond.spark.options import OUTPUT_FORMATS
+from millpond.spark.rejected import REJECTED_ROWS_FOUND
 from millpond.spark.sources.expressions import column_named
 
 REJECTED_FOLDER = "_rejected"
@@ -58,18 +64,22 @@ class Sink:
     """Writes the batches of one run to a folder; the function for ``foreachBatch``.
 
     ``written`` holds the finished batches by number; ``failure`` is what the last one raised.  After
-    ``stop``, the next batch is not started: the run that continues from the checkpoint processes it.
+    ``stop``, the next batch is not started: the run that continues from the checkpoint processes it.  If
+    ``count_dropped`` says that Spark has dropped late rows, the batch fails with REJECTED_ROWS_FOUND.  The
+    ``checkpoint`` of the query tells which suspects are late.
     """
 
-    def __init__(self, files: Files, output: str, format: str = "json") -> None:
+    def __init__(self, files: Files, output: str, format: str = "json", checkpoint: str = "") -> None:
         if format not in OUTPUT_FORMATS:
             raise MillpondError(
                 f"there is no format {format!r}", remedy=f"choose from {', '.join(OUTPUT_FORMATS)}"
             )
         self.written: dict[int, WrittenBatch] = {}
         self.failure: Exception | None = None
+        self.count_dropped: Callable[[], int] | None = None
         self._files = files
         self._output = output
+        self._checkpoint = checkpoint
         self._format = format
         self._is_first_batch = True
         self._stopping = Event()
@@ -100,7 +110,12 @@ class Sink:
         """Write the results to the output folder and the rejected rows to ``_rejected``."""
         # A unique name, because tasks of an earlier attempt may still be writing after a kill.
         staging = f"{self._output}/{_STAGING}/{batch:06d}-{uuid4().hex[:8]}"
+        if SUSPECT in frame.columns:
+            frame = reject_late_suspects(frame, read_watermark(self._files, self._checkpoint, batch - 1))
         written = self._stage(frame, batch, staging)
+        if self.count_dropped is not None and self.count_dropped():
+            self._is_first_batch = True
+            raise MillpondError(REJECTED_ROWS_FOUND)
         folders = {RowKind.RESULT: self._output, RowKind.REJECTED: f"{self._output}/{REJECTED_FOLDER}"}
         if self._is_first_batch:  # only the first batch of a run can have been attempted before
             for folder in folders.values():

@@ -20,7 +20,7 @@ from millpond.query.types import TIMESTAMP, find_type
 from millpond.runtime.row_kinds import KIND, NOTE, BatchMeasure, RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.admission import admit
-from millpond.spark.answer import pack_windows
+from millpond.spark.answer import WATERMARK_DELAY, pack_windows
 from millpond.spark.engines import choose_engine
 from millpond.spark.job import Job
 from millpond.spark.sources.derived import add_derived_columns
@@ -34,8 +34,6 @@ _OBSERVED_MEASURES = {
     BatchMeasure.MISSED: "missed_rows",
     BatchMeasure.MISSED_VARIANCE: "missed_variance",
 }
-# The column metadata in which Spark keeps the delay of a watermark, in milliseconds.
-_WATERMARK = "spark.watermarkDelayMs"
 # Registered lookup relations, by session and name in lower case.
 _lookups: dict[tuple[str, str], Table] = {}
 
@@ -155,8 +153,8 @@ def _describe_view(name: str, frame: DataFrame) -> Table:
         kind = find_type(field.dataType.simpleString())
         if kind is not None:
             columns.append(TableColumn(field.name, kind, field.nullable))
-        if _WATERMARK in field.metadata:
-            delays[field.name] = int(field.metadata[_WATERMARK])
+        if WATERMARK_DELAY in field.metadata:
+            delays[field.name] = int(field.metadata[WATERMARK_DELAY])
     times = [c.name for c in columns if c.type is TIMESTAMP]
     time = next(iter(delays), times[0] if len(times) == 1 else None) if frame.isStreaming else None
     properties = {"watermark": f"{delays[time]} milliseconds"} if time in delays else {}

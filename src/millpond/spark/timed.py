@@ -22,6 +22,7 @@ from millpond.spark.job import Job
 from millpond.spark.operators.payloads import PAYLOAD_SCHEMA
 from millpond.spark.operators.rates import Mapper, RateMapper
 from millpond.spark.operators.timed import TIMESTAMP, EndOfInputMapper, TimedMapper, TimedProcessor
+from millpond.spark.rejected import reject_null_timestamps
 from millpond.spark.sources.opened import REASON, RECORD, OpenSource
 
 
@@ -72,7 +73,7 @@ def _collect_stream(program: TimedProgram, table: Table, source: OpenSource, wat
     """
     time = next((c for c in program.time_columns if c.stream == table.name), None)
     if time is not None:
-        source = _reject_null_timestamps(source, table)
+        source = reject_null_timestamps(source, table)
     columns = [] if time is None else [(TIMESTAMP, time.micros)]
     columns += [column for each in program.inputs_of(table.name) for column in each.columns]
     if source.rejects:
@@ -82,15 +83,3 @@ def _collect_stream(program: TimedProgram, table: Table, source: OpenSource, wat
     if watched or (time is not None and time.rate is not None):
         mapper = RateMapper(mapper, program, table.name, TIMESTAMP)
     return taken.mapInArrow(mapper, PAYLOAD_SCHEMA)
-
-
-def _reject_null_timestamps(source: OpenSource, table: Table) -> OpenSource:
-    """Mark the rows without a timestamp as rejected, because they have no place in the order of time."""
-    assert table.time is not None
-    is_null = F.col(Dialect.SPARK.name_of(table.time)).isNull()
-    row = F.to_json(F.struct(*(F.col(Dialect.SPARK.name_of(c.name)) for c in table.columns)))
-    reason = F.when(is_null, f"{table.time} is NULL, but every row needs a timestamp")
-    record = F.when(is_null, row)
-    if source.rejects:
-        reason, record = F.coalesce(F.col(REASON), reason), F.coalesce(F.col(RECORD), record)
-    return OpenSource(source.frame.withColumns({REASON: reason, RECORD: record}), True)
