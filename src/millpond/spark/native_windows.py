@@ -17,7 +17,6 @@ from pyspark.sql.types import StructType
 from millpond.query.buckets import find_bucket, find_time_function
 from millpond.query.durations import parse_duration
 from millpond.query.model import Aggregate, Expr, Occurrence, Query, Ref, Select, Session, Table
-from millpond.query.model import Column as TableColumn
 from millpond.query.trees import find_aggregates, is_aggregate, item_refs, refs, substitute
 from millpond.query.types import TIMESTAMP
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
@@ -158,18 +157,11 @@ def find_closing_select(query: Query) -> ClosingSelect | None:
     if len(query.selects) != 1:
         return None
     (term,), (select,) = query.terms, query.selects
-    if (
-        len(select.occurrences) != 1
-        or select.exists
-        or any(c.derivation and c.derivation.repeated for c in _derived(select))
-    ):
+    if len(select.occurrences) != 1 or select.exists or _has_repeated_rows(select):
         return None
     (occurrence,) = select.occurrences
-    if (
-        not occurrence.table.streaming
-        or occurrence.table.time is None
-        or term.distinct == is_aggregate(select)
-    ):
+    table = occurrence.table
+    if not table.streaming or table.time is None or term.distinct == is_aggregate(select):
         return None
     if select.session is not None:
         return ClosingSelect(select, select.session.time)
@@ -180,8 +172,10 @@ def find_closing_select(query: Query) -> ClosingSelect | None:
     return None if bucket is None else ClosingSelect(select, bucket.end)
 
 
-def _derived(select: Select) -> Sequence[TableColumn]:
-    return [column for occurrence in select.occurrences for column in occurrence.table.derived]
+def _has_repeated_rows(select: Select) -> bool:
+    """Whether a row lies in several windows, some of which may have closed and others not."""
+    columns = (column for occurrence in select.occurrences for column in occurrence.table.derived)
+    return any(column.derivation is not None and column.derivation.repeated for column in columns)
 
 
 def _is_native(aggregate: Aggregate) -> bool:

@@ -40,6 +40,16 @@ def make_job(query: str, allowance: Allowance) -> Job:
         ("SELECT A, LABEL FROM S, R WHERE A = K", Allowance(), "StreamStaticEngine"),
         ("SELECT COUNT(*) FROM S, R WHERE A = K", Allowance(), "TimedEngine"),
         ("SELECT X.A FROM X, Y WHERE A = D AND X.at = Y.at", Allowance(), "TimedEngine"),
+        ("SELECT A, COUNT(*) FROM X GROUP BY A, session_window(at, '1 minute')", Allowance(), "NativeEngine"),
+        ("SELECT A, COUNT(*) FROM X GROUP BY A, window(at, '1 minute')", Allowance(), "NativeEngine"),
+        ("SELECT DISTINCT A, at FROM X", Allowance(), "NativeEngine"),
+        ("SELECT COUNT(*) FROM X WHERE A = 1 GROUP BY A, window(at, '1 minute')", Allowance(), "TimedEngine"),
+        ("SELECT A, MEDIAN(A) FROM X GROUP BY A, window(at, '1 minute')", Allowance(), "TimedEngine"),
+        (
+            "SELECT A, COUNT(*) FROM X GROUP BY A, window(at, '2 seconds', '1 second')",
+            Allowance(),
+            "TimedEngine",
+        ),
         ("SELECT A, E FROM S, T WHERE A = D", BUDGET, "BudgetedEngine"),
         ("SELECT A, LABEL FROM S, R WHERE A = K", LOOKUP, "LookupEngine"),
     ],
@@ -49,5 +59,5 @@ def test_the_first_engine_that_accepts_a_job_runs_it(query: str, allowance: Allo
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: type(engine).__name__)
-def test_only_the_timed_engine_holds_rows_back(engine: Any) -> None:
-    assert engine.holds_rows_back == (type(engine).__name__ == "TimedEngine")
+def test_only_engines_over_time_hold_rows_back(engine: Any) -> None:
+    assert engine.holds_rows_back == (type(engine).__name__ in ("NativeEngine", "TimedEngine"))
