@@ -46,12 +46,15 @@ def compare_as_times(scope: Scope, left: Expr, operator: Op, right: Expr) -> tup
 
 def find_common_bucket(scope: Scope, left: Expr, right: Expr) -> tuple[tuple[Ref, Ref], bool] | None:
     """What equal results of ``date_format`` imply: two equal timestamps, and whether this is equivalent."""
-    if not isinstance(left, Ref) or not isinstance(right, Ref) or left.column != right.column:
+    if not isinstance(left, Ref) or not isinstance(right, Ref):
         return None
     columns = [scope.column(ref) for ref in (left, right)]
     functions = [find_time_function(column) for column in columns]
     if any(column.type is not STRING for column in columns) or None in functions:
         return None
+    times = [find_argument(scope, ref).column.name for ref in (left, right)]
+    if len({ref.column.replace(f"({time}, ", "(", 1) for ref, time in zip((left, right), times)}) > 1:
+        return None  # different patterns
     (function, _) = functions
     unit = find_closing_unit([function]) if function is not None else None
     if function is None or not isinstance(unit, str):
