@@ -167,7 +167,7 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
     for select, failure in failures[:_MAX_FAILURES]:
         source = WitnessSource(select, JoinRegions(failure.part), failure.violation, failure.aggregate)
         rows = _rows_to_confirm(select, failure)
-        if rows > _MAX_CONFIRMED_ROWS:
+        if rows > _MAX_CONFIRMED_ROWS or _has_recurring_values(select, failure):
             continue
         try:
             witness = find_witness(query, source, rows)
@@ -182,6 +182,14 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
         cause = describe_violation(select, failure) if failure.violation.columns else None
         reasons.append(describe_undetermined(code, cause=cause))
     return _build_undetermined(query, remove_redundant(reasons))
+
+
+def _has_recurring_values(select: Select, failure: Failure) -> bool:
+    """A column of the violation is a function of time with finitely many values, such as the time of day."""
+    moving = [ref for moved in failure.violation.moving for ref in moved.columns]
+    derived = {Ref(o.alias, column.name) for o in select.occurrences for column in o.table.derived}
+    functions = (find_time_function(select, ref) for ref in derived & {*failure.violation.columns, *moving})
+    return any(each is not None and find_closing_unit([each]) is None for each in functions)
 
 
 def _rows_to_confirm(select: Select, failure: Failure) -> int:

@@ -18,7 +18,7 @@ from millpond.frontend.expressions import Reader, strip_parentheses
 from millpond.frontend.refusals import accept_only
 from millpond.frontend.sides import Side, read_group_side, read_row_side
 from millpond.frontend.time_calls import find_time_function
-from millpond.frontend.time_comparisons import compare_as_times, find_common_bucket
+from millpond.frontend.time_comparisons import compare_as_times, compare_formats
 from millpond.query.model import (
     And,
     Arithmetic,
@@ -189,15 +189,9 @@ def compare_sides(reader: Reader, left: Side, op: Op, right: Side, node: exp.Exp
         _check_equal_widths(reader, left, right)
     if reader.grouped is None:  # HAVING sees the grouped columns only
         a, b = compare_as_times(reader.scope, a, op, b) or (a, b)
-        bucket = find_common_bucket(reader.scope, a, b) if op in (Op.EQ, Op.NE) else None
-        if bucket is not None:
-            (one, other), is_equivalent = bucket
-            text, place = reader.statement.slice(node), reader.statement.at(node)
-            if is_equivalent:
-                return Comparison(one, op, other, text, place)
-            if op is Op.EQ:
-                equal = Comparison(one, op, other, text, place)
-                return And((equal, Comparison(a, op, b, text, place)))
+        formats = compare_formats(reader.scope, a, b) if op in (Op.EQ, Op.NE) else None
+        if formats is not None:
+            return _compare_formats(reader, formats, Comparison(a, op, b), node)
     floating = literals.is_floating(left.type) or literals.is_floating(right.type)
     if floating:
         a, b = _to_double(a), _to_double(b)
@@ -206,6 +200,19 @@ def compare_sides(reader: Reader, left: Side, op: Op, right: Side, node: exp.Exp
     if isinstance(a, Literal):
         a, b, op = b, a, op.mirrored
     return Comparison(a, op, b, reader.statement.slice(node), reader.statement.at(node))
+
+
+def _compare_formats(
+    reader: Reader, formats: tuple[list[tuple[Ref, Ref]], bool], compared: Comparison, node: exp.Expr
+) -> Condition:
+    """Two results of ``date_format`` are equal, or differ, as the columns that they determine do."""
+    pairs, is_equivalent = formats
+    text, place = reader.statement.slice(node), reader.statement.at(node)
+    equal = [Comparison(one, Op.EQ, other, text, place) for one, other in pairs]
+    if not is_equivalent:
+        plain = replace(compared, text=text, position=place)
+        return plain if compared.operator is Op.NE else conjunction([*equal, plain])
+    return conjunction(equal) if compared.operator is Op.EQ else _negate(conjunction(equal))
 
 
 def _check_equal_widths(reader: Reader, left: Side, right: Side) -> None:

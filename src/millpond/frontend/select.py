@@ -11,6 +11,7 @@ from sqlglot import exp
 from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend.conditions import conjunction, read_group_condition
 from millpond.frontend.constants import Bound, read_constant
+from millpond.frontend.derived_columns import list_window_filters, share_derived_columns, with_derived
 from millpond.frontend.expressions import Reader, bind, bind_star_column, has_aggregate, strip_parentheses
 from millpond.frontend.joins import FromClause, read_from
 from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
@@ -18,16 +19,9 @@ from millpond.frontend.scope import Scope, read_name
 from millpond.frontend.sessions import refuse_misplaced_sessions, split_session
 from millpond.frontend.statement import Statement
 from millpond.frontend.subqueries import read_where
-from millpond.frontend.time_calls import (
-    add_bucket_ends,
-    is_window_call,
-    pick_edge,
-    read_time_call,
-    with_derived,
-)
+from millpond.frontend.time_calls import add_bucket_ends, is_window_call, pick_edge, read_time_call
 from millpond.query.model import (
     TRUE,
-    Column,
     Condition,
     Item,
     Literal,
@@ -106,22 +100,6 @@ def _strip_subquery(statement: Statement, node: exp.Expr) -> exp.Expr:
     return node
 
 
-def share_derived_columns(terms: tuple[Term, ...]) -> tuple[Term, ...]:
-    """The terms, with every table having the derived columns of all its occurrences."""
-    derived: dict[str, dict[str, Column]] = {}
-    for occurrence in (o for term in terms for select in term.selects for o in select.every_occurrence):
-        found = derived.setdefault(occurrence.table.name, {})
-        for column in occurrence.table.derived:
-            found.setdefault(column.name, column)
-    if not any(derived.values()):
-        return terms
-
-    def share(select: Select) -> Select:
-        return map_occurrences(select, lambda o: with_derived(o, list(derived[o.table.name].values())))
-
-    return tuple(replace(term, selects=tuple(map(share, term.selects))) for term in terms)
-
-
 def _check_union_columns(reads: Sequence[_TypedSelect]) -> None:
     """Refuse a UNION whose selects differ in the number of columns or in types that cannot be compared."""
     kinds = list(reads[0].types)
@@ -157,11 +135,12 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
     having = _read_having(reader, node.args.get("having"), items)
     text, place = statement.slice(node), statement.at(node)
     named, packed = _name_items(reader, items, bound)
+    filters = () if clause.joins else list_window_filters(scope)
     add_bucket_ends(scope, [*(group_by if group_by is not None else item_refs(named))])
     select = Select(
         clause.occurrences,
         named,
-        conjunction(each for each in (clause.condition, where) if each != TRUE),
+        conjunction(each for each in (clause.condition, where, *filters) if each != TRUE),
         group_by,
         having,
         text,

@@ -21,7 +21,7 @@ from millpond.frontend.time_functions import (
 )
 from millpond.frontend.time_zones import find_slack
 from millpond.query.calendar import TimeFunction, find_closing_unit
-from millpond.query.model import Arithmetic, Column, Literal, Occurrence, Ref
+from millpond.query.model import Arithmetic, Column, Literal, Ref
 from millpond.query.types import INTERVAL, TIMESTAMP, WINDOW
 
 _EDGES = ("START", "END")
@@ -191,10 +191,3 @@ def add_bucket_ends(scope: Scope, columns: list[Ref]) -> None:
         ending = [c for c in made if (f := functions.get(c.name)) and f.unit == unit and f.end is not None]
         argument = _argument(scope, Ref(occurrence.alias, occurrence.table.time))
         scope.derive(occurrence.alias, make_end(argument, unit, ending[0] if ending else None))
-
-
-def with_derived(occurrence: Occurrence, columns: list[Column]) -> Occurrence:
-    """The occurrence, of the table with these derived columns."""
-    if not columns:
-        return occurrence
-    return replace(occurrence, table=replace(occurrence.table, derived=tuple(columns)))

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
+from millpond.frontend.date_formats import read_pattern
 from millpond.frontend.scope import Scope
 from millpond.frontend.time_calls import find_argument, find_time_function
-from millpond.frontend.time_functions import count_as_time, truncate
+from millpond.frontend.time_functions import FIELD_FUNCTIONS, count_as_time, make_field, truncate
 from millpond.query.calendar import find_closing_unit
 from millpond.query.model import Arithmetic, Expr, Literal, Op, Ref
 from millpond.query.types import BIGINT, DATE, INT, INTERVAL, STRING, TIMESTAMP
@@ -44,23 +45,42 @@ def compare_as_times(scope: Scope, left: Expr, operator: Op, right: Expr) -> tup
     return (sides[0], sides[1]) if sides[0] is not None and sides[1] is not None else None
 
 
-def find_common_bucket(scope: Scope, left: Expr, right: Expr) -> tuple[tuple[Ref, Ref], bool] | None:
-    """What equal results of ``date_format`` imply: two equal timestamps, and whether this is equivalent."""
+def compare_formats(scope: Scope, left: Expr, right: Expr) -> tuple[list[tuple[Ref, Ref]], bool] | None:
+    """What two equal results of one ``date_format`` imply: equal timestamps, or equal calendar fields.
+
+    Pairs of columns that are then equal, and whether this is equivalent; None if nothing is known.
+    """
     if not isinstance(left, Ref) or not isinstance(right, Ref):
         return None
-    columns = [scope.column(ref) for ref in (left, right)]
-    functions = [find_time_function(column) for column in columns]
-    if any(column.type is not STRING for column in columns) or None in functions:
+    patterns = [_find_pattern(scope, ref) for ref in (left, right)]
+    function = find_time_function(scope.column(left))
+    if patterns[0] is None or patterns[0] != patterns[1] or function is None:
         return None
-    times = [find_argument(scope, ref).column.name for ref in (left, right)]
-    if len({ref.column.replace(f"({time}, ", "(", 1) for ref, time in zip((left, right), times)}) > 1:
-        return None  # different patterns
-    (function, _) = functions
-    unit = find_closing_unit([function]) if function is not None else None
-    if function is None or not isinstance(unit, str):
+    unit = find_closing_unit([function])
+    if isinstance(unit, str):
+        one, other = (_truncate(scope, ref, unit) for ref in (left, right))
+        return [(one, other)], function.monotone
+    fields = read_pattern(patterns[0]).fields
+    fields -= {"half hour", "half day"} if "hour" in fields else set()
+    if not fields or not fields <= FIELD_FUNCTIONS.keys():
         return None
-    one, other = (_truncate(scope, ref, unit) for ref in (left, right))
-    return (one, other), function.monotone
+    pairs = []
+    for field in sorted(fields):
+        one, other = (
+            scope.derive(ref.occurrence, make_field(find_argument(scope, ref), FIELD_FUNCTIONS[field], []))
+            for ref in (left, right)
+        )
+        pairs.append((one, other))
+    return pairs, True
+
+
+def _find_pattern(scope: Scope, ref: Ref) -> str | None:
+    """The pattern of a column made by ``date_format``."""
+    column = scope.column(ref)
+    if column.type is not STRING or find_time_function(column) is None:
+        return None
+    time = find_argument(scope, ref).column.name
+    return column.name.removeprefix(f"date_format({time}, '").removesuffix("')")
 
 
 def _find_scale(scope: Scope, side: Expr) -> _Scale | None:

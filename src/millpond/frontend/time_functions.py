@@ -66,6 +66,8 @@ _FIELDS = {
     "DAYOFWEEK": _Field("day of week", 1, 7, "dayofweek({}) + 1"),
     "WEEKDAY": _Field("day of week", 0, 6, "(dayofweek({}) + 6) % 7"),
 }
+# The functions of fields that recur.
+FIELD_FUNCTIONS = {each.field: name for name, each in _FIELDS.items() if each.high and name != "WEEKDAY"}
 # Other names of the same functions, and the fields of EXTRACT and DATE_PART that give an integer.
 _FIELD_NAMES = {name: name for name in _FIELDS} | {"DAYOFMONTH": "DAY"}
 EXTRACTED = {
@@ -137,14 +139,15 @@ Maker = Callable[[Argument, str, list[str]], Column]
 def find_maker(function: str) -> Maker | None:
     """The function that makes the column of a call, by the name of the called function in upper case."""
     if function in _FIELD_NAMES:
-        return _make_field
+        return make_field
     return _MAKERS.get(function)
 
 
 # --- buckets -----------------------------------------------------------------------------------------
 
 
-def _make_field(argument: Argument, function: str, arguments: list[str]) -> Column:
+def make_field(argument: Argument, function: str, arguments: list[str]) -> Column:
+    """A calendar field, such as ``hour(ts)``."""
     _expect(arguments, 0)
     name = _FIELD_NAMES[function]
     field = _FIELDS[name]
@@ -217,10 +220,9 @@ def count_as_time(argument: Argument, counted: Column) -> Column:
     text = f"timestamp of {counted.name}"
     micros = f"{start.spark} * {width}", f"{start.duckdb} * {width}"
     name, time = Ref(argument.table, text), Ref(argument.table, argument.column.name)
-    facts = (
-        Comparison(time, Op.LT, Arithmetic("+", name, _length(width)), text),
-        Comparison(name, Op.LT, Arithmetic("+", time, _length(width)), text),
-    )
+    facts = _bucket_facts(argument, text, width)
+    if counted.name.startswith("unix_timestamp"):  # before 1970 it is rounded up
+        facts = (facts[1], Comparison(name, Op.LT, Arithmetic("+", time, _length(width)), text))
     function = TimeFunction(width, monotone=True, end=derivation.time.end)
     return _column(argument, text, TIMESTAMP, _to_times(*micros), facts, function)
 

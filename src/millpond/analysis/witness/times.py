@@ -19,7 +19,6 @@ from millpond.analysis.witness.source import CandidateRow, WitnessCandidate, Wit
 from millpond.query.model import Ref
 from millpond.query.number_line import Points
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
-from millpond.query.types import Domain
 
 Values = frozenset[tuple[Ref, Fraction]]
 
@@ -237,29 +236,16 @@ class _Schedule:
 
     @cached_property
     def offsets(self) -> dict[str, int]:
-        """By how many microseconds each row of a time group comes after its moment: within all windows."""
-        offsets: dict[str, int] = {}
-        buckets = self._find_aliases_joined_by_bucket()
-        for group in self.order.endless:
-            # Shortest distances to one node of a constraint graph satisfy all its difference bounds.  A
-            # moment is the start of a bucket, so it is the time of a row that is compared by its bucket.
-            root = next((alias for alias in group if alias in buckets), group[0])
-            lags = {alias: self.order.max_lag(alias, root) or 0 for alias in group}
-            lags[root] = 0
-            first = 0 if root in buckets else min(lags.values())
-            offsets |= {alias: lag - first for alias, lag in lags.items()}
-        return offsets
+        """By how many microseconds each row of a time group comes after the first: within all windows.
 
-    def _find_aliases_joined_by_bucket(self) -> set[str]:
-        """The occurrences of which a time bucket, such as the start of a window, is compared with others."""
-        times, found = set(self.order.time_columns.values()), set()
-        for edge in self.source.regions.part.edges:
-            ends = [ref for ref in (edge.difference.left, edge.difference.right) if ref is not None]
-            if len({ref.occurrence for ref in ends}) == 2:
-                select = self.source.regions.part.select
-                buckets = (r for r in ends if r not in times and select.type_of(r).domain is Domain.TIME)
-                found |= {ref.occurrence for ref in buckets}
-        return found
+        They are as small as the difference bounds allow, so that the rows also share their time buckets.
+        """
+        offsets: dict[str, int] = {}
+        for group in self.order.endless:
+            for alias in group:
+                lags = [self.order.max_lag(other, alias) for other in group if other != alias]
+                offsets[alias] = max([0, *(-lag for lag in lags if lag is not None)])
+        return offsets
 
     @cached_property
     def pause(self) -> Fraction:
