@@ -16,7 +16,6 @@ from os import PathLike
 from pathlib import Path
 from threading import RLock
 
-import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
@@ -90,12 +89,16 @@ def find_table_names(text: str) -> list[tuple[str, str | None]]:
 
     >>> find_table_names("SELECT 1 FROM clicks c, web.`orders`")
     [('clicks', None), ('orders', 'web.`orders`')]
+    >>> find_table_names("SELECT COUNT(*) FROM clicks GROUP BY window(at, '1 minute')")
+    [('clicks', None)]
     """
+    text = text.removeprefix("\ufeff")
     try:
-        tree = sqlglot.parse_one(text, dialect="spark")
-    except SqlglotError:
+        with _deep_stack():
+            trees = [_parse_tree(text, tokens) for tokens in _split_statements(text)]
+    except SqlError:
         return []
-    tables = tree.find_all(exp.Table)
+    tables = (table for tree in trees for table in tree.find_all(exp.Table))
     return [(table.name, table.sql(dialect="spark") if table.db else None) for table in tables]
 
 
