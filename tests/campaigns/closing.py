@@ -105,10 +105,11 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     began = time.monotonic()
     problems = answered = 0
-    for problem, has_rows in examine_many(
-        range(options.seed, options.seed + options.cases), options.processes
-    ):
+    seeds = range(options.seed, options.seed + options.cases)
+    for done, (problem, has_rows) in enumerate(examine_many(seeds, options.processes), start=1):
         answered += has_rows
+        if done % 100 == 0:
+            print(f"{done:,} queries after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         if problem is not None:
             problems += 1
             print(problem, flush=True)
