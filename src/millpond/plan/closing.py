@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan
-from millpond.query.buckets import Bucket, find_bucket, find_time_function
-from millpond.query.calendar import TimeFunction
+from millpond.query.buckets import Bucket, find_bucket
 from millpond.query.model import Ref, Select, Term
 from millpond.query.parts import THRESHOLD
 from millpond.query.time_order import TimeOrder, find_key_column, find_time_column
-from millpond.query.trees import is_aggregate, refs
+from millpond.query.trees import is_aggregate, refs, substitute
 
 
 @dataclass(frozen=True)
@@ -104,17 +103,26 @@ def _find_common_keys(term: Term) -> Iterator[tuple[Ref, ...]]:
         yield from ((ref,) for ref in term.selects[0].group_by or ())
         return
     for items in zip(*(select.items for select in term.selects), strict=True):
-        expressions = [item.expression for item in items]
-        alone = len(items) == 1
-        keys = [find_key_column(e) if alone or isinstance(e, Ref) else None for e in expressions]
+        keys = [find_key_column(item.expression) for item in items]
         row = tuple(ref for ref in keys if ref is not None)
-        if len(row) == len(items) and len(set(map(_find_time_role, term.selects, row))) == 1:
+        shapes = {
+            substitute(item.expression, {ref: Ref("", "key")}) for item, ref in zip(items, row, strict=False)
+        }
+        if len(row) < len(items) or len(shapes) > 1:
+            continue
+        if len(set(map(_find_time_role, term.selects, row))) == 1:
             yield row
 
 
-def _find_time_role(select: Select, ref: Ref) -> tuple[bool, TimeFunction | None]:
-    """Whether a column is the time column of its stream, and which function of it it is."""
-    return find_time_column(select, ref.occurrence) == ref, find_time_function(select, ref)
+def _find_time_role(select: Select, ref: Ref) -> tuple[bool, str]:
+    """Whether a column is the time column of its stream, and the function of it that the column is."""
+    table = select.occurrence(ref.occurrence).table
+    function = f'"{ref.column}"'
+    for column in reversed(table.derived):  # each after those that it depends on
+        if column.derivation is not None:
+            function = function.replace(f'"{column.name}"', f"({column.derivation.duckdb})")
+    time, is_time = f'"{table.time}"', find_time_column(select, ref.occurrence) == ref
+    return is_time, function.replace(time, "?") if time in function else ""
 
 
 def _find_closing(needs: SelectNeeds, bucket: Bucket) -> Closing | None:
