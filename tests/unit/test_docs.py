@@ -22,13 +22,18 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "ben
 ABOUT_CODE = {"architecture.md", "paper-map.md", "what-to-keep.md", "CONTRIBUTING.md"}
 # Files and directories of a run, which belong to the user.
 USERS = {"_rejected/", "out/", "data/"}
-# Names that others define: PySpark, pytest.
+# Names that others define: PySpark, pytest; functions of SQL.
 FOREIGN = {
     "campaign",
+    "date_format",
+    "date_trunc",
     "dropDuplicates",
     "maxFilesPerTrigger",
     "numRowsTotal",
     "pytest",
+    "session_window",
+    "session_window.end",
+    "session_window.start",
     "transformWithState",
     "withWatermark",
 }
