@@ -13,6 +13,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -59,7 +60,8 @@ class Measured:
     """The micro-batches of a run.
 
     For each: its seconds, the rows of the state, the bytes that Spark reports for the state store, the bytes
-    written to it, and the resident bytes of the Python workers.
+    written to it, and the resident bytes of the Python workers.  ``processor_seconds`` are those of Spark and
+    its workers for a micro-batch; they depend less on what else the machine does.
     """
 
     seconds: list[float] = field(default_factory=list)
@@ -67,6 +69,7 @@ class Measured:
     store_bytes: list[int] = field(default_factory=list)
     written_bytes: list[int] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
+    processor_seconds: float = 0.0
 
     @property
     def batch(self) -> float:
@@ -117,13 +120,20 @@ def measure(frame: DataFrame, checkpoint: Path, slowest: float | None = None) ->
     """Run a query on all its input, or until its micro-batches have taken too long in all."""
     query = start_query(frame, checkpoint)
     memory: dict[int, int] = {}
+    spent: dict[int, float] = {}
     while not query.awaitTermination(1):
         known = query.lastProgress
         if known is not None and known.batchId not in memory:
             memory[known.batchId] = read_worker_memory()
+            spent[known.batchId] = read_processor_seconds()
         if slowest is not None and sum(_read(query, {}).seconds) > slowest:
             query.stop()
-    return _read(query, memory)
+    measured = _read(query, memory)
+    later = [number for number in spent if number >= min(WARM_UP, len(spent) - 2)]
+    if len(later) > 1:
+        first, last = later[0], later[-1]
+        measured.processor_seconds = (spent[last] - spent[first]) / (last - first)
+    return measured
 
 
 def _read(query: StreamingQuery, memory: dict[int, int]) -> Measured:
@@ -140,6 +150,23 @@ def _read(query: StreamingQuery, memory: dict[int, int]) -> Measured:
         out.written_bytes.append(sum(s.customMetrics.get("rocksdbTotalBytesWritten", 0) for s in own))
         out.memory.append(memory.get(progress.batchId, 0))
     return out
+
+
+def read_processor_seconds() -> float:
+    """The processor time of all processes that this one has started, and of those that they have."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents[int(entry.name)] = int(fields[1])
+                ticks[int(entry.name)] = sum(map(int, fields[11:15]))  # own time, and of children that ended
+    ours, found = {os.getpid()}, {os.getpid()}
+    while found:
+        found = {process for process, parent in parents.items() if parent in ours} - ours
+        ours |= found
+    return sum(ticks[process] for process in ours - {os.getpid()}) / os.sysconf("SC_CLK_TCK")
 
 
 def read_worker_memory() -> int:
@@ -160,7 +187,16 @@ def read_worker_memory() -> int:
 class Report:
     """The rows of the table, and the targets that were missed."""
 
-    HEAD = ("query", "by", "s per batch", "rows/s", "state rows", "state store MB", "written MB per batch")
+    HEAD = (
+        "query",
+        "by",
+        "s per batch",
+        "rows/s",
+        "processor s per batch",
+        "state rows",
+        "state store MB",
+        "written MB per batch",
+    )
 
     def __init__(self) -> None:
         self.missed: list[str] = []
@@ -174,6 +210,7 @@ class Report:
                 who,
                 f"{measured.batch:.2f}",
                 f"{rows / measured.batch:,.0f}",
+                f"{measured.processor_seconds:.2f}",
                 f"{measured.state_rows[-1]:,}",
                 f"{median(measured.store_bytes) / 1e6:.1f}",
                 f"{median(measured.written_bytes[1:]) / 1e6:.2f}",
@@ -206,7 +243,7 @@ def run_inequality_join(spark: SparkSession, folder: Path, report: Report, size:
     try:
         measure(spark.sql(INEQUALITY), folder / "inequality-spark")
     except StreamingQueryException:
-        report.rows.append((what, "Spark", "refused", "", "", "", ""))
+        report.rows.append((what, "Spark", "refused", *[""] * 5))
 
 
 def compare_counts(spark: SparkSession, folder: Path, report: Report, size: Size) -> None:
