@@ -37,6 +37,9 @@ _UNDETERMINED = {
     UndeterminedCode.NESTED_OUTER_JOINS: (
         "RIGHT or FULL JOIN after another outer join is only supported if it ignores rows without partner"
     ),
+    UndeterminedCode.SESSION_OF_PARTNERS: (
+        "the analysis does not support session_window with an outer join or EXISTS"
+    ),
 }
 # Violations that an unbounded equality join of the same columns implies.
 _IMPLIED_BY_EQUALITY = (
@@ -73,6 +76,7 @@ def describe_partner_gap(query: Query, gap: NoVariantsError | NeverFinalError) -
     code = {
         VariantGap.SEVERAL_STREAMS: UndeterminedCode.SEVERAL_OUTER_STREAMS,
         VariantGap.NESTED: UndeterminedCode.NESTED_OUTER_JOINS,
+        VariantGap.SESSION: UndeterminedCode.SESSION_OF_PARTNERS,
     }[gap.gap]
     detail = f": {join_words(gap.aliases)}" if gap.aliases else ""
     return Reason(code.value, gap.aliases, gap.predicate or None, _UNDETERMINED[code] + detail)

@@ -33,6 +33,7 @@ class UndeterminedCode(StrEnum):
     NEVER_FINAL = "never-final"
     SEVERAL_OUTER_STREAMS = "several-outer-streams"
     NESTED_OUTER_JOINS = "nested-outer-joins"
+    SESSION_OF_PARTNERS = "session-of-partners"
 
 
 @dataclass(frozen=True)

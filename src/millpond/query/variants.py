@@ -46,6 +46,7 @@ class VariantGap(StrEnum):
 
     SEVERAL_STREAMS = "several-streams"
     NESTED = "nested"
+    SESSION = "session"
 
 
 class NoVariantsError(Exception):
@@ -65,6 +66,8 @@ def list_variants(select: Select, distinct: bool) -> tuple[Select, ...]:
     """
     if not select.joins and not select.exists:
         return (select,)
+    if select.session is not None:
+        raise NoVariantsError(VariantGap.SESSION)
     drafts = [_Draft(select.occurrences[: 1 if select.joins else None])]
     for occurrence, join in zip(select.occurrences[1:], select.joins, strict=bool(select.joins)):
         if not _can_be_dropped(select, join, distinct):

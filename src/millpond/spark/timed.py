@@ -59,7 +59,7 @@ def _compile_with_relations(job: Job) -> TimedProgram:
     db = DuckDb()
     found: dict[str, pa.Table] = {}
     for each in program.inputs:
-        if each.is_relation:
+        if each.is_read:
             rows = job.sources[each.stream].good
             taken = rows.select(*(F.expr(text).alias(name) for name, text in each.columns)).toArrow()
             found[each.name] = db.query(each.reduce, {"batch": taken})
