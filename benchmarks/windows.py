@@ -153,32 +153,34 @@ def _read(query: StreamingQuery, memory: dict[int, int]) -> Measured:
 
 
 def read_processor_seconds() -> float:
-    """The processor time of all processes that this one has started, and of those that they have."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                parents[int(entry.name)] = int(fields[1])
-                ticks[int(entry.name)] = sum(map(int, fields[11:15]))  # own time, and of children that ended
-    ours, found = {os.getpid()}, {os.getpid()}
-    while found:
-        found = {process for process, parent in parents.items() if parent in ours} - ours
-        ours |= found
-    return sum(ticks[process] for process in ours - {os.getpid()}) / os.sysconf("SC_CLK_TCK")
+    """The processor time of Spark and its workers, also of workers that have ended."""
+    ticks = sum(sum(map(int, fields[11:15])) for fields in read_processes().values())
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def read_worker_memory() -> int:
     """The resident bytes of Spark's Python workers."""
     total = 0
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and b"pyspark.daemon" in (entry / "cmdline").read_bytes():
+    for process in read_processes():
+        with suppress(OSError):
+            entry = Path("/proc", str(process))
+            if b"pyspark.daemon" in (entry / "cmdline").read_bytes():
                 total += int((entry / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        except (OSError, IndexError):
-            continue
     return total
+
+
+def read_processes() -> dict[int, list[str]]:
+    """What Linux says of the processes that this one has started, and of those that they have."""
+    every: dict[int, list[str]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                every[int(entry.name)] = (entry / "stat").read_text().rpartition(")")[2].split()
+    ours = found = {os.getpid()}
+    while found:
+        found = {process for process, fields in every.items() if int(fields[1]) in found}
+        ours = ours | found
+    return {process: every[process] for process in ours - {os.getpid()}}
 
 
 # --- tables ---------------------------------------------------------------------------------------------
