@@ -15,6 +15,7 @@ engines that would accept its queries, too.
 
 from __future__ import annotations
 
+from millpond.errors import MillpondError
 from millpond.spark.budgeted import BudgetedEngine
 from millpond.spark.exact import ExactEngine
 from millpond.spark.job import Engine, Job
@@ -34,5 +35,10 @@ ENGINES: tuple[Engine, ...] = (
 
 
 def choose_engine(job: Job) -> Engine:
-    """The first engine that accepts the job."""
+    """The first engine that accepts the job.  Raises MillpondError if none can write updates of sessions."""
+    if job.updates and any(select.session is not None for select in job.query.selects):
+        raise MillpondError(
+            "a session cannot be written whenever it changes (updates)",
+            remedy="leave the option out; then each session is written once, when it ends",
+        )
     return next(engine for engine in ENGINES if engine.accepts(job))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from millpond.analysis.decide import decide
 from millpond.engines.lookup.plan import LookupPlan
+from millpond.errors import MillpondError
 from millpond.frontend.parse import parse
 from millpond.policies.registry import PolicyChoice
 from millpond.spark.admission import Allowance, Budget
@@ -56,6 +58,12 @@ def make_job(query: str, allowance: Allowance) -> Job:
 )
 def test_the_first_engine_that_accepts_a_job_runs_it(query: str, allowance: Allowance, engine: str) -> None:
     assert type(choose_engine(make_job(query, allowance))).__name__ == engine
+
+
+def test_updates_of_sessions_are_refused() -> None:
+    job = make_job("SELECT A, COUNT(*) FROM X GROUP BY A, session_window(at, '1 minute')", Allowance())
+    with pytest.raises(MillpondError, match="a session cannot be written whenever"):
+        choose_engine(replace(job, updates=True))
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: type(engine).__name__)
