@@ -81,7 +81,7 @@ def random_bucket_case(rng: random.Random) -> BucketCase:
     sql, oracle = (
         _rewrite(case.sql, items, cond) for items, cond in zip((spark, duckdb), where, strict=True)
     )
-    return BucketCase(sql, replace(case, sql=oracle, windows=tuple(windows), shown=shown))
+    return BucketCase(sql, replace(case, sql=oracle, oracle=oracle, windows=tuple(windows), shown=shown))
 
 
 def _show_bucket(

@@ -41,7 +41,7 @@ def compute_timed_state(plan: TimedPlan) -> State:
         for partners in needs.partners:
             for need in partners.needs:
                 kept += _describe_need(TimedNeed(need, need.projected), windows)
-    seconds = [Window(stream=name, seconds=retention / 1_000_000) for name, retention in windows.items()]
+    seconds = [Window(stream=name, seconds=_round_up(kept) / 1_000_000) for name, kept in windows.items()]
     if any(k.entries is None for k in kept):
         return State(None, None, tuple(kept), seconds)
     entries, size = sum(k.entries or 0 for k in kept), sum(k.bytes or 0 for k in kept)
@@ -81,7 +81,7 @@ def _find_windows(timed: TimedNeed, hold: int) -> dict[str, int]:
 def _describe_recent_rows(timed: TimedNeed, alias: str, retention: int) -> Kept:
     """The rows kept for a window; their number follows from the declared rate of the stream."""
     table = timed.part.select.occurrence(alias).table
-    keeps = (f"rows of the last {format_duration(retention)}",)
+    keeps = (f"rows of the last {format_duration(_round_up(retention))}",)
     rate = parse_rate(table.properties.get("rate", ""))
     entries = None if rate is None else rate * (-(-retention // 1_000_000) + 1)
     size = None if entries is None else entries * VALUE_BYTES * max(len(table.columns), 1)
@@ -145,7 +145,7 @@ def _describe_open_results(select: Select, need: Need, closing: Closing, wanted:
     entries = prod(known) if len(known) == len(counts) and closing.end is None else None
     what = "groups" if is_aggregate(select) else "rows already written"
     kept = closing.duration - (closing.bucket.width == 1)
-    when = f"of the last {format_duration(kept)}" if kept else "with the current timestamp"
+    when = f"of the last {format_duration(_round_up(kept))}" if kept else "with the current timestamp"
     size = None if entries is None else entries * VALUE_BYTES * (len(wanted) + 1)
     return Kept(None, None, tuple(columns), (f"{what} {when}",), entries, size, closes=True)
 
@@ -314,3 +314,8 @@ def _pick_known(pick: _Pick, ends: list[Fraction | None]) -> Fraction | None:
 def _pick_if_all_known(pick: _Pick, ends: list[Fraction | None]) -> Fraction | None:
     known = [x for x in ends if x is not None]
     return pick(known) if len(known) == len(ends) else None
+
+
+def _round_up(micros: int) -> int:
+    """A duration to show: less than an hour, which is a microsecond less, is shown as an hour."""
+    return -(-micros // 1_000) * 1_000
