@@ -74,6 +74,8 @@ JOINED = (
     _same("date_trunc('minute', {})", closes=True, width=60),
     _same("hour({})", closes=False, width=3_600),
     _same("dayofweek({})", closes=False, width=_DAY),
+    _same("CAST({} AS DATE)", closes=True, width=_DAY),
+    _same("year({})", closes=True, width=366 * _DAY),
 )
 # an occurrence and functions of its timestamp; two occurrences and functions that are equal
 ShownFunctions = tuple[str, TimeFunctions]

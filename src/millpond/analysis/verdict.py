@@ -28,7 +28,6 @@ class UndeterminedCode(StrEnum):
     UNCONFIRMED = "unconfirmed"
     TOO_MANY_ORDERS = "too-many-orders"
     NO_STREAM = "no-stream"
-    TIME_IN_RESULT = "time-in-result"
     SECOND_TIMESTAMP = "second-timestamp"
     NEVER_FINAL = "never-final"
     SEVERAL_OUTER_STREAMS = "several-outer-streams"

@@ -250,13 +250,13 @@ class _Schedule:
     @cached_property
     def pause(self) -> Fraction:
         """The time between two steps: so long that rows of different steps share no window."""
-        longest = self.order.horizon + max(map(abs, self.offsets.values()), default=0)
+        longest = self.order.horizon + max(self.offsets.values(), default=0)
         return (2 * longest // _SECOND + 1) * _SECOND
 
     @cached_property
     def moments(self) -> Moments:
         """The moments of the witness."""
-        return arrange_moments(self.source.select, self.beginning + self.pause, self.pause)
+        return arrange_moments(self.source.select, self.beginning, self.pause)
 
     def _must_differ(self, one: TimeGroup, other: TimeGroup) -> bool:
         return not self.meeting and self.order.is_never_together(one, other)
