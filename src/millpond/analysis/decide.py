@@ -22,6 +22,7 @@ from millpond.analysis.reasons import (
 from millpond.analysis.regions import JoinRegions
 from millpond.analysis.select_needs import find_select_needs
 from millpond.analysis.self_joins import has_self_join
+from millpond.analysis.sessions import find_session_failures
 from millpond.analysis.verdict import (
     BOUNDED,
     UNBOUNDED,
@@ -128,6 +129,9 @@ def _decide_sessions(query: Query) -> Verdict:
     """The verdict on a query that groups by ``session_window``."""
     try:
         state = compute_session_state(query)
+        failures = [(query.selects[0], failure) for failure in find_session_failures(query.selects[0])]
+        if failures:
+            return _decide_by_witness(query, failures)
     except NoPlanError as gap:
         reason = describe_undetermined(UndeterminedCode.NO_SYNOPSIS, str(gap))
         return _build_undetermined(query, (reason,))

@@ -100,6 +100,11 @@ def _message(select: Select, failure: Failure, columns: tuple[str, ...]) -> str:
             return _unbounded_column_message(select, failure, columns[0])
         case ViolationCode.HOLISTIC_AGGREGATE:
             aggregate = failure.aggregate.text if failure.aggregate else None
+            if select.session is not None:
+                return (
+                    f"a session can stay open for ever, {columns[0]} can take infinitely many values in it, "
+                    f"and {aggregate} depends on all of them"
+                )
             return f"{columns[0]} can take infinitely many values, and {aggregate} depends on all of them"
         case ViolationCode.UNBOUNDED_EQUALITY_JOIN:
             return (

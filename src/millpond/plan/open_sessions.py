@@ -11,12 +11,11 @@ from millpond.plan.classes import NoPlanError
 from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, State, Window
 from millpond.query.durations import format_duration, parse_rate
 from millpond.query.model import Aggregate, Query
-from millpond.query.parts import split_into_parts
-from millpond.query.trees import find_aggregates, refs
+from millpond.query.trees import find_aggregates
 
 
 def compute_session_state(query: Query) -> State:
-    """The bound of a query with sessions; raises NoPlanError if it is not known to be bounded."""
+    """The bound of a query with sessions, if it has one; raises NoPlanError for queries that cannot run."""
     if len(query.selects) > 1 or query.terms[0].distinct:
         raise NoPlanError("sessions in a UNION, or with DISTINCT, are not supported")
     (select,) = query.selects
@@ -25,15 +24,6 @@ def compute_session_state(query: Query) -> State:
     session, table = select.session, select.occurrences[0].table
     assert session is not None
     aggregates = find_aggregates(select)
-    for part in split_into_parts(select, disjoint=True):
-        for aggregate in (each for each in aggregates if _keeps_values(each)):
-            assert aggregate.argument is not None
-            for ref in sorted(refs(aggregate.argument) - part.nulls, key=str):
-                if ref in part.closure.index and not part.closure.is_bounded(ref):
-                    message = (
-                        f"a session can stay open for ever, and {aggregate.text} keeps every value of {ref}"
-                    )
-                    raise NoPlanError(message)
     rate = parse_rate(table.properties.get("rate", ""))
     entries = None if rate is None else rate * (-(-session.gap // 1_000_000) + 1)
     width = VALUE_BYTES * (2 + len(select.group_by or ())) + COUNT_BYTES * max(len(aggregates), 1)

@@ -48,9 +48,9 @@ def _find_ends(source: WitnessSource, candidate: WitnessCandidate) -> list[Assig
 def _arrange(
     source: WitnessSource, candidate: WitnessCandidate, beats: Sequence[Assignment]
 ) -> WitnessCandidate:
-    """The candidate with timestamps at most half a gap apart, and heartbeats between its optional rows."""
+    """The candidate with timestamps a third of the gap apart, and heartbeats between its optional rows."""
     assert source.select.session is not None
-    step = Fraction(max(source.select.session.gap // 2, 1))
+    step = Fraction(max(source.select.session.gap // 3, 1))
     alias = source.violation.kept_alias
     heartbeats = cycle(beats)
     moment = _FIRST
