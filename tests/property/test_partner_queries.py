@@ -61,7 +61,7 @@ def test_verdicts_equal_the_definition() -> None:
 
 def test_the_engine_writes_the_answer_of_duckdb() -> None:
     """Rows arrive out of order; some of them are late."""
-    for seed in range(3_000, 3_006):
+    for seed in (3_000, 3_019, 3_025, 3_027, 3_041):  # rows with and without partners are in their answers
         finding = examine(seed)
         assert not finding.problems, finding.problems[0]
 
