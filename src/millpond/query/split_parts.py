@@ -74,7 +74,7 @@ def _restrict(part: Part, aliases: Collection[str]) -> Part:
     def here(condition: Condition) -> bool:
         return not elsewhere & aliases_in(condition)
 
-    crossing = [c for c in part.literals if not here(c)]
+    crossing = [c for c in part.literals if not here(c) and aliases_in(c) & set(aliases)]
     implied = [fact for c in crossing for fact in _find_implied_bounds(part, c) if here(fact)]
     closed = close_part(
         select,
