@@ -98,6 +98,16 @@ def _decide(case: TimeCase, query: TimeQuery) -> str:
     return counted
 
 
+def is_always_zero(case: TimeCase, column: Column) -> bool:
+    """Whether the condition pins a column to 0."""
+    query = time_query(case)
+    return (
+        query is not None
+        and column in query.columns
+        and _pinned(query.base, query.columns.index(column)) == 0
+    )
+
+
 # --- the order in time ------------------------------------------------------------------------------
 
 

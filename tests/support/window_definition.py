@@ -76,6 +76,10 @@ def _decide_groups(case: WindowCase, distances: Mapping[tuple[str, str], float],
     verdict = time_definition.decide(quotient(case, distances, groups))
     if verdict == UNBOUNDED and function in ("AVG", "MEDIAN"):
         return UNKNOWN  # what is repeated equally often need not be counted
+    if verdict == UNBOUNDED and function == "SUM" and argument is not None:
+        plain = quotient(case, distances, groups, distinct=True)
+        if time_definition.is_always_zero(plain, argument):  # the sum only tells whether there was a row
+            return time_definition.decide(plain)
     return verdict
 
 
