@@ -281,8 +281,9 @@ def watch_memory(
     open_streams(spark, folder)
     measured = measure(millpond.sql(spark, INTERVAL), folder / "checkpoint")
     out: list[tuple[object, ...]] = []
-    for number in (1, 2, windows // 4, windows // 2, windows):
-        i = min(number * per_window, len(measured.seconds) - 1)
+    last = len(measured.seconds) - 2  # after the last micro-batch the workers have ended
+    for number in sorted({1, 2, windows // 4, windows // 2, windows} - {0}):
+        i = min(number * per_window, last)
         store, workers = measured.store_bytes[i] / 1e6, measured.memory[i] / 1e6
         out.append((number, f"{measured.state_rows[i]:,}", f"{store:.1f}", f"{workers:,.0f}"))
     early, late = measured.state_rows[per_window], measured.state_rows[-1]
