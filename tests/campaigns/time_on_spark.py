@@ -31,7 +31,9 @@ from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.frontend.parse import parse
 from millpond.query.model import Query
 from millpond.spark.admission import Allowance
+from millpond.spark.end_of_input import EndOfInput
 from millpond.spark.engines import choose_engine
+from millpond.spark.files import Files
 from millpond.spark.job import Job
 from millpond.spark.sources.derived import add_derived_columns
 from millpond.spark.sources.opened import OpenSource
@@ -78,15 +80,18 @@ def run_query(spark: SparkSession, verdict: Verdict, folder: Path, updates: bool
         reader = spark.readStream.schema(spark_schema(table)).option("maxFilesPerTrigger", 1)
         opened = OpenSource(reader.parquet(str(folder / name)), False)
         sources[name] = add_derived_columns(opened, table)
-    (folder / "end").mkdir()
-    end_of_input = spark.readStream.text(str(folder / "end"))
+    checkpoint = str(folder / "checkpoint")
+    end = EndOfInput(Files(spark), checkpoint, query)
     collected = Collected(query)
-    job = Job(spark, verdict, Allowance(), sources, end_of_input, updates)
+    job = Job(spark, verdict, Allowance(), sources, end.open(spark), updates)
     frame = choose_engine(job).build(job).frame
     for _ in range(2):
         writer = frame.writeStream.foreachBatch(collected).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(folder / "checkpoint")).start().awaitTermination()
-        (folder / "end" / "now").write_text("end\n")
+        running = writer.option("checkpointLocation", checkpoint).start()
+        running.awaitTermination()
+        for progress in running.recentProgress:
+            end.follow(progress)
+        end.announce()
     return collected
 
 
