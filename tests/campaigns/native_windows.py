@@ -9,13 +9,11 @@ only if its group had been closed before its micro-batch.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -33,6 +31,7 @@ from millpond.spark.job import Job
 from millpond.spark.native_windows import NativeEngine
 from millpond.spark.options import RunOptions
 from millpond.spark.run import run
+from tests.campaigns import time_on_spark
 from tests.support.native_generate import (
     COLUMNS,
     NAMES,
@@ -151,25 +150,5 @@ def _load(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
         connection.executemany("INSERT INTO s VALUES (?, ?, ?, ?, ?, ?)", numbered)
 
 
-def main(argv: list[str] | None = None) -> int:
-    from millpond.spark.session import make_session
-
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--cases", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(argv)
-    spark = make_session("local[2]", 2)
-    done, problems, seed, started = 0, 0, options.seed, time.monotonic()
-    while done < options.cases:
-        accepted, problem = examine(spark, seed)
-        done += accepted
-        problems += problem is not None
-        if problem:
-            print(problem, flush=True)
-        seed += 1
-    print(f"{done} queries on Spark in {time.monotonic() - started:.0f} s: {problems} problems")
-    return 1 if problems else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(time_on_spark.main(None, examine, (__doc__ or "").splitlines()[0]))

@@ -7,11 +7,9 @@ No row may be written that is not in the final answer, and at the end of the inp
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -19,6 +17,7 @@ from pyspark.sql import SparkSession
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED
 from millpond.frontend.parse import parse
+from tests.campaigns import time_on_spark
 from tests.campaigns.exact_engine import random_batches
 from tests.campaigns.time_on_spark import run_query, write_files
 from tests.support.oracle import answers
@@ -51,26 +50,5 @@ def examine(spark: SparkSession, seed: int) -> tuple[bool, str | None]:
     return True, None
 
 
-def main(argv: list[str] | None = None) -> int:
-    from millpond.spark.session import make_session
-
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--cases", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(argv)
-    spark = make_session("local[2]", 1)
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
-    done, problems, seed, started = 0, 0, options.seed, time.monotonic()
-    while done < options.cases:
-        bounded, problem = examine(spark, seed)
-        done += bounded
-        problems += problem is not None
-        if problem:
-            print(problem, flush=True)
-        seed += 1
-    print(f"{done} queries on Spark in {time.monotonic() - started:.0f} s: {problems} problems")
-    return 1 if problems else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(time_on_spark.main(None, examine, (__doc__ or "").splitlines()[0]))

@@ -15,7 +15,6 @@ import random
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -154,12 +153,10 @@ def main(argv: list[str] | None = None, examine: Examine = examine, description:
     spark = make_session("local[2]", 1)
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     done, problems, seed, started = 0, 0, options.seed, time.monotonic()
-    results: Counter[bool] = Counter()
     while done < options.cases:
         bounded, problem = examine(spark, seed)
         done += bounded
         problems += problem is not None
-        results[problem is None] += bounded
         if problem:
             print(problem, flush=True)
         seed += 1

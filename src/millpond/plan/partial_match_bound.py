@@ -9,12 +9,12 @@ from math import prod
 from millpond.plan.classes import NoPlanError, build_exact_classes
 from millpond.plan.closing import Closing, list_closings
 from millpond.plan.needs import Need, TimedPlan, find_separate_needs
-from millpond.plan.partial_matches import PartialMatchSet, Requirement, TimedNeed
+from millpond.plan.partial_matches import PartialMatchSet, Requirement, TimedNeed, find_tested_retention
 from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, KeptColumn, State, Window
 from millpond.plan.synopses import count_alternatives
 from millpond.plan.synopsis_bound import describe_column
 from millpond.query.durations import format_duration, parse_rate
-from millpond.query.model import Ref, Select
+from millpond.query.model import Ref, Select, Table
 from millpond.query.parts import THRESHOLD, Part, type_of
 from millpond.query.time_order import TimeOrder
 from millpond.query.trees import is_aggregate, item_refs, refs
@@ -41,6 +41,10 @@ def compute_timed_state(plan: TimedPlan) -> State:
         for partners in needs.partners:
             for need in partners.needs:
                 kept += _describe_need(TimedNeed(need, need.projected), windows)
+                tested = needs.lag + find_tested_retention(needs, partners)
+                if partners.time is not None and tested:  # otherwise a row is decided at once
+                    table = need.part.select.occurrence(partners.alias).table
+                    kept.append(_describe_rows(table, partners.alias, tested, "rows with a partner"))
     seconds = [Window(stream=name, seconds=_round_up(kept) / 1_000_000) for name, kept in windows.items()]
     if any(k.entries is None for k in kept):
         return State(None, None, tuple(kept), seconds)
@@ -79,9 +83,13 @@ def _find_windows(timed: TimedNeed, hold: int) -> dict[str, int]:
 
 
 def _describe_recent_rows(timed: TimedNeed, alias: str, retention: int) -> Kept:
-    """The rows kept for a window; their number follows from the declared rate of the stream."""
-    table = timed.part.select.occurrence(alias).table
-    keeps = (f"rows of the last {format_duration(_round_up(retention))}",)
+    """The rows kept for a window."""
+    return _describe_rows(timed.part.select.occurrence(alias).table, alias, retention, "rows")
+
+
+def _describe_rows(table: Table, alias: str, retention: int, what: str) -> Kept:
+    """Rows of a stretch of time; their number follows from the declared rate of the stream."""
+    keeps = (f"{what} of the last {format_duration(_round_up(retention))}",)
     rate = parse_rate(table.properties.get("rate", ""))
     entries = None if rate is None else rate * (-(-retention // 1_000_000) + 1)
     size = None if entries is None else entries * VALUE_BYTES * max(len(table.columns), 1)

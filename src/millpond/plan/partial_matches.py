@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millpond.plan.classes import NoPlanError
-from millpond.plan.needs import Need
+from millpond.plan.needs import Need, PartnerNeeds, SelectNeeds
 from millpond.query.closure import Closure, Range
-from millpond.query.model import Ref
+from millpond.query.model import Ref, SemiJoin
 from millpond.query.parts import THRESHOLD, type_of
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
 from millpond.query.types import Domain
@@ -356,3 +356,13 @@ class TimedNeed:
                 return None
             ends.append(end - shift)
         return min(ends) if low else max(ends)
+
+
+def find_tested_retention(needs: SelectNeeds, partners: PartnerNeeds) -> int:
+    """For how many microseconds rows that a test decides are kept to be joined with later ones."""
+    found = [0]
+    for part, wanted in needs.parts:
+        block = part.select.occurrence(partners.alias).table.block if partners.alias in part.aliases else None
+        if isinstance(block, SemiJoin) and any(partners.decides(block.alias, test) for test in block.tests):
+            found += [TimedNeed(need, ()).retention(partners.alias) or 0 for need in wanted]
+    return max(found)

@@ -14,7 +14,6 @@ from millpond.engines.timed.partial_match_sql import PartialMatchSql
 from millpond.engines.timed.partner_tests import (
     CompiledTest,
     compile_filters,
-    find_retention,
     find_tested_columns,
     matched_rows_sql,
 )
@@ -39,7 +38,7 @@ from millpond.engines.timed.tables import InputTable, input_table, result_table
 from millpond.engines.timed.value_sql import to_micros
 from millpond.plan.closing import Closing, find_closings
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan, find_separate_needs
-from millpond.plan.partial_matches import TimedNeed
+from millpond.plan.partial_matches import TimedNeed, find_tested_retention
 from millpond.query.canonical import canonical_text
 from millpond.query.durations import parse_duration, parse_rate
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
@@ -405,11 +404,11 @@ class _TimedCompiler:
         """Add the needs that find rows with a partner; ``lag`` is that of the needs that use them."""
         self._hold = 0
         for partners in needs.partners:
-            after = lag + 1 + find_retention(needs, partners)
+            after = lag + 1 + find_tested_retention(needs, partners)
             names = []
             for need in partners.needs:
                 sql = self._match_sql(need, need.projected)
                 rows = matched_rows_sql(sql, partners, after)
-                names.append(self._add_need(sql, rows, "SELECT * FROM rows"))
+                names.append(self._add_need(sql, rows, "SELECT DISTINCT * FROM rows"))
                 self.needs[-1] = replace(self.needs[-1], closes=True)
             self.tests.append(CompiledTest(partners, tuple(names), after))

@@ -17,8 +17,7 @@ from millpond.engines.timed.partial_match_sql import PartialMatchSql
 from millpond.engines.timed.program import NeedProgram, PartnerFilter
 from millpond.engines.timed.result_sql import CLOSES, match_expression
 from millpond.engines.timed.tables import InputTable, all_rows, recent_rows
-from millpond.plan.needs import PartnerNeeds, SelectNeeds
-from millpond.plan.partial_matches import TimedNeed
+from millpond.plan.needs import PartnerNeeds
 from millpond.query.model import Ref, SemiJoin, Table
 from millpond.runtime.duckdb import DuckDb
 
@@ -35,16 +34,6 @@ class CompiledTest:
     needs: PartnerNeeds
     tables: tuple[str, ...]
     after: int
-
-
-def find_retention(needs: SelectNeeds, partners: PartnerNeeds) -> int:
-    """For how many microseconds rows that a test decides are kept to be joined with later ones."""
-    found = [0]
-    for part, wanted in needs.parts:
-        block = part.select.occurrence(partners.alias).table.block if partners.alias in part.aliases else None
-        if isinstance(block, SemiJoin) and any(partners.decides(block.alias, test) for test in block.tests):
-            found += [TimedNeed(need, ()).retention(partners.alias) or 0 for need in wanted]
-    return max(found)
 
 
 def find_tested_columns(tests: Iterable[CompiledTest], table: Table) -> set[Ref]:

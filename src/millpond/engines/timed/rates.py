@@ -114,12 +114,14 @@ def decode_counts(payloads: Iterable[bytes], fingerprint: bytes) -> pa.Table:
 
 
 def encode_rates(rates: Rates, fingerprint: bytes) -> bytes:
+    """The rates, as they are stored."""
     rows = [{"stream": stream, **vars(rate)} for stream, rate in rates.streams.items()]
     tables = {"counts": rates.counts, "totals": pa.Table.from_pylist(rows, _TOTALS)}
     return encode_tables(tables, _SCHEMAS, fingerprint, 0)
 
 
 def decode_rates(data: bytes, fingerprint: bytes) -> Rates:
+    """The rates, from their stored bytes."""
     tables, _ = decode_tables(data, _SCHEMAS, fingerprint)
     rows = tables["totals"].to_pylist() if "totals" in tables else []
     streams = {row.pop("stream"): StreamRate(**row) for row in rows}

@@ -60,10 +60,12 @@ def _groups_of(select: Select, need: Need) -> list[tuple[str, Ref]]:
 
 
 def group_keys(select: Select, need: Need) -> list[str]:
+    """The names of the grouping columns that a need has."""
     return [key for key, _ in _groups_of(select, need)]
 
 
 def group_columns(sql: PartialMatchSql, select: Select) -> list[str]:
+    """The grouping columns of a complete match, as SQL with their names."""
     groups = _groups_of(select, sql.timed.need)
     return [f"{match_expression(sql, ref)} AS {key}" for key, ref in groups]
 

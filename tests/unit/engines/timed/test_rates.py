@@ -87,6 +87,7 @@ CREATE STREAMING TABLE T (B INT, J TIMESTAMP) {RATED};
     [
         "SELECT A, I, J FROM S, T WHERE A = B AND J BETWEEN I AND I + INTERVAL 10 SECONDS",
         "SELECT 1 FROM S, T WHERE A < B AND J BETWEEN I - INTERVAL 3 SECONDS AND I + INTERVAL 9 SECONDS",
+        "SELECT A FROM S WHERE EXISTS (SELECT 1 FROM T WHERE A < B AND J > I AND J < I + INTERVAL 9 SECONDS)",
     ],
 )
 def test_the_state_stays_within_the_bound_of_the_rate_over_many_windows(query: str) -> None:
