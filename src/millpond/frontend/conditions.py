@@ -146,8 +146,7 @@ def _read_is_null(reading: _Reading, node: exp.Is) -> Condition:
     statement = reading.reader.statement
     accept_only(statement, node, "this", "expression")
     if not isinstance(node.expression, exp.Null):
-        message = f"{statement.excerpt(node)} is not supported"
-        raise SqlError(message, statement.at(node))
+        return _read_boolean(reading, node)
     operand = reading.side(reading.reader, node.this).expression
     if isinstance(operand, Literal):
         return Truth(operand.value is None)

@@ -49,7 +49,7 @@ def _read_constant(statement: Statement, node: exp.Expr) -> tuple[Literal | None
         inner, _ = _read_constant(statement, node.this)
         if inner and inner.type and inner.type.family is Family.NUMBER:
             return literals.negate(inner), None
-    if isinstance(node, exp.Cast):
+    if isinstance(node, exp.Cast) and node.find(exp.Column) is None:
         return _read_cast(statement, node)
     return None, None
 

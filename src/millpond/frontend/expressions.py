@@ -11,6 +11,7 @@ from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend import literals
 from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.refusals import accept_only, unsupported_error
+from millpond.frontend.row_expressions import find_derived, read_row_expression
 from millpond.frontend.scope import Scope, read_name
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.frontend.time_calls import pick_edge, read_time_call
@@ -90,10 +91,24 @@ def _bind(reader: Reader, node: exp.Expr) -> Bound:
         return _bind_arithmetic(reader, node)
     if isinstance(node, AGGREGATES):
         return _bind_aggregate(reader, node)
+    derived = _bind_derived(reader, node)
+    if derived is not None:
+        return derived
     if type(node) in CONDITIONS:
         message = f"the condition {reader.statement.excerpt(node)} is not supported as a value"
         raise SqlError(message, reader.statement.at(node), "select its columns")
     raise unsupported_error(reader.statement, node)
+
+
+def _bind_derived(reader: Reader, node: exp.Expr) -> Bound | None:
+    """The derived column that an expression over one occurrence stands for; it must be grouped by."""
+    found = find_derived(reader.scope, node)
+    if found is None:
+        return None
+    alias, column = found
+    if reader.grouped is not None and Ref(alias, column.name) not in reader.grouped:
+        return None
+    return read_row_expression(reader.scope, node)
 
 
 def has_aggregate(node: exp.Expr) -> bool:

@@ -15,6 +15,7 @@ from millpond.frontend.derived_columns import list_window_filters, share_derived
 from millpond.frontend.expressions import Reader, bind, bind_star_column, has_aggregate, strip_parentheses
 from millpond.frontend.joins import FromClause, read_from
 from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
+from millpond.frontend.row_expressions import read_row_expression
 from millpond.frontend.scope import Scope, read_name
 from millpond.frontend.sessions import refuse_misplaced_sessions, split_session
 from millpond.frontend.statement import Statement
@@ -262,6 +263,10 @@ def _read_group_column(scope: Scope, node: exp.Expr, items: Sequence[_SelectItem
         return next(iter(refs(called.expression)))
     if isinstance(target, exp.Column) and not isinstance(target.this, exp.Star):
         return scope.find_column(target)[0]
+    derived = read_row_expression(scope, target)
+    if derived is not None:
+        assert isinstance(derived.expression, Ref)
+        return derived.expression
     if isinstance(target, exp.Rollup | exp.Cube | exp.GroupingSets):
         raise unsupported_error(statement, target)
     message = f"GROUP BY {statement.excerpt(node)} is not supported"

@@ -21,6 +21,7 @@ from millpond.frontend.expressions import (
     strip_parentheses,
 )
 from millpond.frontend.refusals import accept_only, unsupported_error
+from millpond.frontend.row_expressions import read_row_expression
 from millpond.frontend.statement import AGGREGATES
 from millpond.frontend.time_calls import read_time_call
 from millpond.query.durations import parse_duration
@@ -67,6 +68,9 @@ def read_row_side(reader: Reader, node: exp.Expr) -> Side:
     if type(inner) in OPERATORS:
         accept_only(statement, inner, "this", "expression", "typed", "safe")
         return _compute(reader, inner, OPERATORS[type(inner)])
+    derived = _derive(reader, inner)
+    if derived is not None:
+        return derived
     if isinstance(inner, AGGREGATES):
         message = f"the aggregate {statement.excerpt(inner)} is not supported in WHERE, ON or CHECK"
         raise SqlError(message, statement.at(inner), "put it in HAVING")
@@ -98,11 +102,15 @@ def _negate(reader: Reader, node: exp.Neg) -> Side:
     require_number(reader.statement, "-", node.this, side.type)
     literal = side.expression
     if not isinstance(literal, Literal):
-        raise _refusal(reader, node, "write -A < 3 as A > -3")
+        return _derive_or_refuse(reader, node, "write -A < 3 as A > -3")
     return _fold(reader, node, lambda: literals.negate(literal))
 
 
 def _compute(reader: Reader, node: exp.Expr, operator_: str) -> Side:
+    if all(each.find(exp.Column) for each in (node.this, node.expression)) or operator_ in "*/%":
+        derived = _derive(reader, node)
+        if derived is not None:
+            return derived
     left, right = read_row_side(reader, node.this), read_row_side(reader, node.expression)
     a, b = left.expression, right.expression
     if isinstance(a, Literal) and isinstance(b, Literal):
@@ -112,9 +120,21 @@ def _compute(reader: Reader, node: exp.Expr, operator_: str) -> Side:
     if operator_ == "+" and isinstance(a, Literal):
         return _shift_column(reader, node, operator_, right, a)
     if operator_ == "-" and isinstance(a, Literal):
-        remedy = "write 10 - A < 3 as A > 7"
+        return _derive_or_refuse(reader, node, "write 10 - A < 3 as A > 7")
+    return _derive_or_refuse(reader, node, _SHAPE)
+
+
+def _derive(reader: Reader, node: exp.Expr) -> Side | None:
+    """The derived column that an expression over one occurrence stands for."""
+    bound = read_row_expression(reader.scope, node)
+    return Side(bound.expression, bound.type, node) if bound is not None else None
+
+
+def _derive_or_refuse(reader: Reader, node: exp.Expr, remedy: str) -> Side:
+    derived = _derive(reader, node)
+    if derived is None:
         raise _refusal(reader, node, remedy)
-    raise _refusal(reader, node, _SHAPE)
+    return derived
 
 
 def _fold(reader: Reader, node: exp.Expr, fold: Callable[[], Literal]) -> Side:

@@ -9,6 +9,7 @@ from sqlglot import TokenType, exp
 
 from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend.constants import Bound
+from millpond.frontend.row_expressions import is_row_expression
 from millpond.frontend.scope import Scope
 from millpond.frontend.statement import Statement
 from millpond.frontend.time_functions import (
@@ -49,7 +50,7 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
         return None
     ref, kind = scope.find_column(target)
     if kind is not TIMESTAMP:
-        if isinstance(node, exp.Cast):
+        if is_row_expression(node):
             return None
         message = f"{function} needs a TIMESTAMP, but {one_line(str(ref))} is {kind}"
         raise SqlTypeError(message, scope.statement.at(node))
@@ -105,6 +106,8 @@ def _refuse_other_arguments(statement: Statement, node: exp.Expr) -> None:
     """Refuse a call of a function of time whose argument is not a column."""
     if isinstance(node, exp.Func) and not isinstance(node, exp.Cast):
         function = statement.word(_tokens(statement, node)[0])
+        if is_row_expression(node):
+            return
         if function == "EXTRACT" or find_maker(function) is not None:
             message = f"{statement.excerpt(node)} is not supported"
             remedy = f"apply {function} to a TIMESTAMP column, with constants as its other arguments"

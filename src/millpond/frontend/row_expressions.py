@@ -1,0 +1,146 @@
+"""Reads any other expression over one row as a derived column of its table.
+
+Whatever the language does not read itself (CASE, LIKE, casts, functions of strings, numbers, dates, JSON) is
+left to Spark: an expression over the columns of one occurrence becomes a column that is computed before
+anything else.  sqlglot knows the functions, their types, and how Spark and DuckDB spell them; there is no
+list of functions here.  Refused are only expressions that are not functions of the row: aggregates,
+subqueries, OVER, functions that make several rows, random numbers and the current time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.annotate_types import annotate_types
+from sqlglot.schema import MappingSchema
+
+from millpond.errors import SqlError, SqlTypeError
+from millpond.frontend.constants import Bound
+from millpond.frontend.row_facts import find_facts
+from millpond.frontend.scope import Scope
+from millpond.frontend.statement import Statement
+from millpond.query.model import Column, Derivation, Ref
+from millpond.query.types import BOOLEAN, TIME_VALUE, TIMESTAMP, SqlType, find_type
+
+# Nodes whose value is not determined by the columns of one row.
+_NOT_OF_THE_ROW = (
+    *(exp.AggFunc, exp.Query, exp.Subquery, exp.Window, exp.WithinGroup, exp.Filter, exp.Exists, exp.Star),
+    *(exp.UDTF, exp.Rand, exp.Randn, exp.Uuid, exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp),
+    *(exp.CurrentDatetime, exp.CurrentUser, exp.Placeholder, exp.Parameter),
+)
+_TYPE_NAMES = {"TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMP"}
+_ROW = "_row"
+
+
+def is_row_expression(node: exp.Expr) -> bool:
+    """Whether a node is an expression over columns that the value of each row determines.
+
+    A function that sqlglot does not know might be an aggregate, so it is none.
+    """
+    if not isinstance(node, exp.Condition) or node.find(*_NOT_OF_THE_ROW, exp.Anonymous) is not None:
+        return False
+    return node.find(exp.Column) is not None
+
+
+def find_derived(scope: Scope, node: exp.Expr) -> tuple[str, Column] | None:
+    """The alias of the only occurrence of an expression, and the derived column; None if it is no such one."""
+    if not is_row_expression(node):
+        return None
+    owners = {scope.find_column(column)[0].occurrence for column in node.find_all(exp.Column)}
+    if len(owners) != 1:
+        return None
+    (alias,) = owners
+    return alias, _make_column(scope, alias, node)
+
+
+def read_row_expression(scope: Scope, node: exp.Expr) -> Bound | None:
+    """The derived column that an expression stands for; None if it is not one over a single occurrence."""
+    found = find_derived(scope, node)
+    if found is None:
+        return None
+    alias, column = found
+    mark_as_read(scope.statement, node)
+    return Bound(scope.derive(alias, column), column.type, column.name)
+
+
+def mark_as_read(statement: Statement, node: exp.Expr) -> None:
+    """All words of an expression belong to it; none of them has been skipped by the parser."""
+    first, last = statement.span(node)
+    statement.leaves.update(range(first, last + 1))
+
+
+def _make_column(scope: Scope, alias: str, node: exp.Expr) -> Column:
+    table = scope.occurrence_of(Ref(alias, "")).table
+    row = node.copy()
+    types = {column.name: column.type for column in table.columns}
+    # The columns of the copy have no positions, for which those of the node are resolved.
+    for column, written in zip([*row.find_all(exp.Column)], [*node.find_all(exp.Column)], strict=True):
+        ref, _ = scope.find_column(written)
+        plain = exp.column(exp.to_identifier(ref.column, quoted=True))
+        row = plain if column is row else row
+        column.replace(plain)
+    type_ = find_expression_type(scope.statement, node, row, types)
+    name = _name(row, frozenset(types))
+    facts = tuple(find_facts(table, row, name, type_))
+    return Column(name, type_, derivation=Derivation(row.sql("spark"), _to_duckdb(row, type_), facts))
+
+
+def _name(row: exp.Expr, taken: frozenset[str]) -> str:
+    """The expression as text.  Spark and DuckDB ignore the case of names, so strings that differ only in
+    case need a name that differs in more."""
+    shown = row.copy()
+    for identifier in shown.find_all(exp.Identifier):
+        identifier.set("quoted", False)
+    name = shown.sql("spark")
+    strings = [literal.this for literal in row.find_all(exp.Literal) if literal.is_string]
+    if any(text != text.lower() for text in strings) or name in taken:
+        name += f" #{sha256(row.sql('spark').encode()).hexdigest()[:6]}"
+    return name
+
+
+def _to_duckdb(row: exp.Expr, type_: SqlType) -> str:
+    """DuckDB's spelling, with a result of the same type."""
+    return f"CAST({row.sql('duckdb')} AS {type_.names.duckdb})"
+
+
+def find_expression_type(
+    statement: Statement, node: exp.Expr, row: exp.Expr, types: Mapping[str, SqlType]
+) -> SqlType:
+    """The type of an expression over columns of the given types; ``node`` is its place in the statement."""
+    typed = row.copy()
+    for column in [*typed.find_all(exp.Column)]:
+        column.set("table", exp.to_identifier(_ROW, quoted=True))
+    select = exp.select(typed).from_(exp.Table(this=exp.to_identifier(_ROW, quoted=True)))
+    columns = {name: str(type_) for name, type_ in types.items()}
+    schema = MappingSchema({_ROW: columns}, dialect="spark", normalize=False)
+    try:
+        found = annotate_types(select, schema=schema, dialect="spark").expressions[0].type
+    except SqlglotError:
+        found = None
+    name = found.sql("spark").upper().replace(", ", ",") if found is not None else "UNKNOWN"
+    type_ = _find_plain_type(name)
+    if type_ is None:
+        what = "unknown" if name in ("UNKNOWN", "NULL") else f"{name}, which is not supported here"
+        message = f"the type of {statement.excerpt(node)} is {what}"
+        raise SqlTypeError(message, statement.at(node), "write CAST(… AS type) around it" * (what == "unknown"))
+    return type_
+
+
+@cache
+def _find_plain_type(name: str) -> SqlType | None:
+    if name == "DECIMAL":
+        name = "DECIMAL(38,18)"
+    type_ = find_type(_TYPE_NAMES.get(name, name))
+    return TIME_VALUE if type_ is TIMESTAMP else type_
+
+
+def read_row_predicate(scope: Scope, node: exp.Expr) -> Bound | None:
+    """The BOOLEAN column that a condition over one occurrence stands for; None if it is no such condition."""
+    bound = read_row_expression(scope, node)
+    if bound is not None and bound.type is not BOOLEAN:
+        raise SqlError(f"{scope.statement.excerpt(node)} is {bound.type}, not a condition", scope.statement.at(node))
+    return bound

@@ -1,0 +1,105 @@
+"""What follows from the form of an expression about its values, where these are finitely many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from millpond.frontend import literals
+from millpond.query.model import Comparison, Condition, Literal, Op, Or, Ref, Scalar, Table
+from millpond.query.types import INT, INTEGERS, STRING, SqlType
+
+_MOST_VALUES = 100
+
+
+def find_facts(table: Table, row: exp.Expr, name: str, type_: SqlType) -> Iterator[Condition]:
+    """Conditions that every value of the expression fulfils, unless it is NULL.
+
+    ``row`` names the columns of the table without a qualifier; ``name`` is the derived column.
+    """
+    column = Ref(table.name, name)
+    while isinstance(row, exp.Paren):
+        row = row.this
+    values = _list_values(row, type_)
+    if values:
+        equal = tuple(Comparison(column, Op.EQ, value, name) for value in values)
+        yield equal[0] if len(equal) == 1 else Or(equal)
+        return
+    low, high = _find_range(row, type_)
+    if low is not None and high is not None:
+        yield Comparison(column, Op.GE, Literal(low, INT), name)
+        yield Comparison(column, Op.LE, Literal(high, INT), name)
+
+
+def _list_values(row: exp.Expr, type_: SqlType) -> list[Literal]:
+    """The constants between which CASE or IF chooses; empty if a branch is no constant."""
+    if isinstance(row, exp.Case):
+        branches = [each.args.get("true") for each in row.args["ifs"]] + [row.args.get("default")]
+    elif isinstance(row, exp.If):
+        branches = [row.args.get("true"), row.args.get("false")]
+    else:
+        return []
+    out: list[Literal] = []
+    for branch in branches:
+        if branch is None or isinstance(branch, exp.Null):
+            continue
+        value = _read_value(branch)
+        if value is None:
+            return []
+        if type_ is STRING and isinstance(value, str):
+            out.append(Literal(value, STRING))
+        elif type_ in INTEGERS and type(value) is int:
+            out.append(literals.parse_number(str(value)) if value >= 0 else Literal(value, INT))
+        else:
+            return []
+    unique = list(dict.fromkeys(out))
+    return unique if len(unique) <= _MOST_VALUES else []
+
+
+def _find_range(row: exp.Expr, type_: SqlType) -> tuple[int | None, int | None]:
+    """The least and the greatest value of ``x % n`` and of ``LEAST(GREATEST(x, a), b)``, for integers."""
+    if type_ not in INTEGERS:
+        return None, None
+    if isinstance(row, exp.Mod):
+        modulus = _read_value(_strip(row.expression))
+        if type(modulus) is int and modulus != 0:
+            return 1 - abs(modulus), abs(modulus) - 1
+    if isinstance(row, exp.Least | exp.Greatest):
+        return _find_limit(row, exp.Greatest), _find_limit(row, exp.Least)
+    return None, None
+
+
+def _find_limit(row: exp.Expr, kind: type[exp.Expr]) -> int | None:
+    """The limit that GREATEST sets from below, or LEAST from above.
+
+    Both ignore NULL, so LEAST(x, 5) is never more than 5, and LEAST(GREATEST(x, 0), 5) never less than 0.
+    """
+    operands: Sequence[exp.Expr] = [_strip(each) for each in (row.this, *row.expressions)]
+    constants = [v for each in operands if type(v := _read_value(each)) is int]
+    if type(row) is kind:
+        choose = max if kind is exp.Greatest else min
+        return choose(constants, default=None)
+    limits = [_find_limit(each, kind) for each in operands if isinstance(each, exp.Least | exp.Greatest)]
+    if len(constants) + len(limits) != len(operands) or None in limits:
+        return None
+    choose = min if kind is exp.Greatest else max
+    return choose([*constants, *(limit for limit in limits if limit is not None)], default=None)
+
+
+def _strip(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _read_value(node: exp.Expr) -> Scalar:
+    """The value of an integer or string constant; None for anything else."""
+    node, sign = _strip(node), 1
+    if isinstance(node, exp.Neg):
+        node, sign = node.this, -1
+    if not isinstance(node, exp.Literal):
+        return None
+    if node.is_string:
+        return node.this if sign == 1 else None
+    return sign * int(node.this) if node.this.isdecimal() else None
