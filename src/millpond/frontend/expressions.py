@@ -11,7 +11,7 @@ from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend import literals
 from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.refusals import accept_only, unsupported_error
-from millpond.frontend.row_expressions import find_derived, read_row_expression
+from millpond.frontend.row_expressions import find_derived, mark_as_read, read_row_expression
 from millpond.frontend.scope import Scope, read_name
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.frontend.time_calls import pick_edge, read_time_call
@@ -85,6 +85,12 @@ def _bind(reader: Reader, node: exp.Expr) -> Bound:
         return found
     if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
         return _bind_column(reader, node)
+    if reader.grouped is not None or isinstance(node, exp.Mod):  # GROUP BY A + 5; A % 5 has a few values
+        derived = _bind_derived(reader, node)
+        if derived is not None:
+            return derived
+    if isinstance(node, exp.Filter):
+        return _bind_filtered(reader, node)
     if isinstance(node, exp.Neg):
         return _bind_negation(reader, node)
     if type(node) in OPERATORS:
@@ -251,6 +257,24 @@ def _bind_aggregate(reader: Reader, node: exp.Expr) -> Bound:
         require_number(reader.statement, function, argument, bound.type)
     aggregate = Aggregate(function, bound.expression, distinct and function == "COUNT", text)
     return Bound(aggregate, _aggregate_type(function, bound.type), name)
+
+
+def _bind_filtered(reader: Reader, node: exp.Filter) -> Bound:
+    """``agg(x) FILTER (WHERE c)`` as ``agg(CASE WHEN c THEN x END)``: aggregates ignore NULL."""
+    accept_only(reader.statement, node, "this", "expression")
+    mark_as_read(reader.statement, node)
+    aggregate, condition = node.this, node.expression.this
+    if not isinstance(aggregate, AGGREGATES):
+        raise unsupported_error(reader.statement, aggregate)
+    plain = _bind_aggregate(reader, aggregate)
+    argument, distinct = _read_argument(reader.statement, aggregate, type(aggregate).__name__.upper())
+    value = exp.Literal.number(1) if isinstance(argument, exp.Star) else argument.copy()
+    chosen: exp.Expr = exp.Case(ifs=[exp.If(this=condition.copy(), true=value)])
+    filtered = type(aggregate)(this=exp.Distinct(expressions=[chosen]) if distinct else chosen)
+    filtered.parent = node  # its place in the statement
+    bound = _bind_aggregate(reader, filtered)
+    name = f"{plain.name} FILTER (WHERE {reader.statement.slice(condition)})"
+    return replace(bound, name=name)
 
 
 def _read_argument(statement: Statement, node: exp.Expr, function: str) -> tuple[exp.Expr, bool]:

@@ -24,7 +24,7 @@ from millpond.frontend.row_facts import find_facts
 from millpond.frontend.scope import Scope
 from millpond.frontend.statement import Statement
 from millpond.query.model import Column, Derivation, Ref
-from millpond.query.types import BOOLEAN, TIME_VALUE, TIMESTAMP, SqlType, find_type
+from millpond.query.types import BOOLEAN, INT, TIME_VALUE, TIMESTAMP, TINYINT, SqlType, find_type
 
 # Nodes whose value is not determined by the columns of one row.
 _NOT_OF_THE_ROW = (
@@ -70,6 +70,8 @@ def read_row_expression(scope: Scope, node: exp.Expr) -> Bound | None:
 def mark_as_read(statement: Statement, node: exp.Expr) -> None:
     """All words of an expression belong to it; none of them has been skipped by the parser."""
     first, last = statement.span(node)
+    while statement.word(last + 1) == "]":
+        last += 1
     statement.leaves.update(range(first, last + 1))
 
 
@@ -84,6 +86,8 @@ def _make_column(scope: Scope, alias: str, node: exp.Expr) -> Column:
         row = plain if column is row else row
         column.replace(plain)
     type_ = find_expression_type(scope.statement, node, row, types)
+    if type_ is TINYINT and not isinstance(row, exp.Cast | exp.Column):
+        type_ = INT  # sqlglot calls the year of a date a TINYINT
     name = _name(row, frozenset(types))
     facts = tuple(find_facts(table, row, name, type_))
     return Column(name, type_, derivation=Derivation(row.sql("spark"), _to_duckdb(row, type_), facts))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp
 
 from millpond.frontend import literals
-from millpond.query.model import Comparison, Condition, Literal, Op, Or, Ref, Scalar, Table
+from millpond.query.model import Arithmetic, Comparison, Condition, Literal, Op, Or, Ref, Scalar, Table
 from millpond.query.types import INT, INTEGERS, STRING, SqlType
 
 _MOST_VALUES = 100
@@ -26,10 +26,26 @@ def find_facts(table: Table, row: exp.Expr, name: str, type_: SqlType) -> Iterat
         equal = tuple(Comparison(column, Op.EQ, value, name) for value in values)
         yield equal[0] if len(equal) == 1 else Or(equal)
         return
+    shift = _find_shift(table, row)
+    if shift is not None:
+        yield Comparison(column, Op.EQ, shift, name)
     low, high = _find_range(row, type_)
     if low is not None and high is not None:
         yield Comparison(column, Op.GE, Literal(low, INT), name)
         yield Comparison(column, Op.LE, Literal(high, INT), name)
+
+
+def _find_shift(table: Table, row: exp.Expr) -> Arithmetic | None:
+    """An integer column plus or minus a constant, which the closure understands."""
+    if not isinstance(row, exp.Add | exp.Sub):
+        return None
+    left, right = _strip(row.this), _strip(row.expression)
+    if isinstance(row, exp.Add) and isinstance(right, exp.Column):
+        left, right = right, left
+    by = _read_value(right)
+    if not isinstance(left, exp.Column) or type(by) is not int or table.column(left.name).type not in INTEGERS:
+        return None
+    return Arithmetic("+" if isinstance(row, exp.Add) else "-", Ref(table.name, left.name), Literal(by, INT))
 
 
 def _list_values(row: exp.Expr, type_: SqlType) -> list[Literal]:
