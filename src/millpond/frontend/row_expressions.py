@@ -46,6 +46,11 @@ def is_row_expression(node: exp.Expr) -> bool:
     return node.find(exp.Column) is not None
 
 
+def is_row_function(node: exp.Expr) -> bool:
+    """Whether a node by itself, without its operands, is a function of them."""
+    return not isinstance(node, (*_NOT_OF_THE_ROW, exp.Anonymous))
+
+
 def find_derived(scope: Scope, node: exp.Expr) -> tuple[str, Column] | None:
     """The alias of the only occurrence of an expression, and the derived column; None if it is no such one."""
     if not is_row_expression(node):

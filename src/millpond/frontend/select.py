@@ -12,9 +12,10 @@ from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend.conditions import conjunction, read_group_condition
 from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.derived_columns import list_window_filters, share_derived_columns, with_derived
-from millpond.frontend.expressions import Reader, bind, bind_star_column, has_aggregate, strip_parentheses
+from millpond.frontend.expressions import Reader, bind_star_column, has_aggregate, strip_parentheses
 from millpond.frontend.joins import FromClause, read_from
 from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
+from millpond.frontend.projections import Computed, bind_item
 from millpond.frontend.row_expressions import read_row_expression
 from millpond.frontend.scope import Scope, read_name
 from millpond.frontend.sessions import refuse_misplaced_sessions, split_session
@@ -26,6 +27,7 @@ from millpond.query.model import (
     Condition,
     Item,
     Literal,
+    OutputColumn,
     Query,
     Ref,
     Select,
@@ -46,6 +48,7 @@ class _TypedSelect:
     select: Select
     types: tuple[SqlType | None, ...]
     windows: tuple[tuple[int, str], ...]
+    projection: tuple[OutputColumn, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,18 @@ def read_query(statement: Statement, tables: Mapping[str, Table]) -> Query:
     columns = tuple(item.name for item in first.select.items)
     terms = share_derived_columns(terms)
     start, end = statement.tokens[0].start, statement.tokens[-1].end + 1
-    return Query(terms, columns, statement.text[start:end], statement.token_at(0), first.windows)
+    text = statement.text[start:end]
+    _check_projections(reads, terms)
+    return Query(terms, columns, text, statement.token_at(0), first.windows, first.projection)
+
+
+def _check_projections(reads: Sequence[_TypedSelect], terms: Sequence[Term]) -> None:
+    """Refuse computed results that are compared with others: those of UNION and DISTINCT."""
+    computed = next((read for read in reads if read.projection), None)
+    if computed is not None and (len(reads) > 1 or terms[0].distinct):
+        where = "UNION" if len(reads) > 1 else "SELECT DISTINCT"
+        message = f"an expression over aggregates or over several tables is not supported in {where}"
+        raise SqlError(message, computed.select.position)
 
 
 def _read_terms(
@@ -132,10 +146,12 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
     grouped = {*(group_by or ()), *((session.start, session.end) if session else ())}
     reader = Reader(statement, scope, frozenset(grouped) if is_grouped else None, windows=windows)
     where, exists = read_where(scope, node.args.get("where"), tables)
-    bound = [bind_star_column(reader, i.node, *i.column) if i.column else bind(reader, i.node) for i in items]
+    bound = [
+        bind_star_column(reader, i.node, *i.column) if i.column else bind_item(reader, i.node) for i in items
+    ]
     having = _read_having(reader, node.args.get("having"), items)
     text, place = statement.slice(node), statement.at(node)
-    named, packed = _name_items(reader, items, bound)
+    named, packed, projection = _name_outputs(reader, items, bound)
     filters = () if clause.joins else list_window_filters(scope)
     add_bucket_ends(scope, [*(group_by if group_by is not None else item_refs(named))])
     select = Select(
@@ -152,7 +168,7 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
     )
     select = map_occurrences(select, lambda o: with_derived(o, list(scope.derived.get(o.alias, {}).values())))
     refuse_misplaced_sessions(select)
-    return _TypedSelect(select, tuple(each.type for each in bound), packed)
+    return _TypedSelect(select, tuple(each.type for each in bound), packed, projection)
 
 
 # --- the select list ---------------------------------------------------------------------------------
@@ -186,6 +202,33 @@ def _expand_star(statement: Statement, node: exp.Expr, clause: FromClause) -> li
         chosen = clause.scope.find_occurrence(node.args["table"])
         columns = [(Ref(chosen.alias, column.name), column.type) for column in chosen.table.columns]
     return [_SelectItem(node, None, str(ref), (ref, kind)) for ref, kind in columns]
+
+
+def _name_outputs(
+    reader: Reader, items: Sequence[_SelectItem], bound: Sequence[Bound | Computed]
+) -> tuple[tuple[Item, ...], tuple[tuple[int, str], ...], tuple[OutputColumn, ...]]:
+    """The items and windows of the result, and the projection if an item is computed from them."""
+    plain = [(item, each) for item, each in zip(items, bound, strict=True) if isinstance(each, Bound)]
+    computed = [each for each in bound if isinstance(each, Computed)]
+    if not computed:
+        return (*_name_items(reader, items, [each for _, each in plain]), ())
+    names = unique_names([item.alias or each.name for item, each in zip(items, bound, strict=True)])
+    shown = [(replace(i, alias=n), b) for i, n, b in zip(items, names, bound, strict=True) if isinstance(b, Bound)]
+    known = {b.expression: i.alias or "" for i, b in shown if b.type is not WINDOW}
+    for part in (part for each in computed for part in each.parts):
+        if part.expression not in known:
+            name = f"part {len(known) + 1} of the result"
+            known[part.expression] = name
+            shown.append((_SelectItem(exp.Null(), name, name), part))
+    named, windows = _name_items(reader, [item for item, _ in shown], [each for _, each in shown])
+    projection = []
+    for name, each in zip(names, bound, strict=True):
+        if isinstance(each, Computed):
+            projection.append(each.to_output(name, [known[part.expression] for part in each.parts]))
+        else:
+            column = exp.column(exp.to_identifier(name, quoted=True))
+            projection.append(OutputColumn(name, column.sql("spark"), column.sql("duckdb")))
+    return named, windows, tuple(projection)
 
 
 def _name_items(

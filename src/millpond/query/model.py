@@ -393,11 +393,24 @@ class Term:
 
 
 @dataclass(frozen=True)
+class OutputColumn:
+    """A column that is computed from the columns of the result, for Spark and for DuckDB."""
+
+    name: str
+    sql: str
+    duckdb: str
+
+
+@dataclass(frozen=True)
 class Query:
     """The bag union of its terms.  ``columns`` are the names of the output columns, without duplicates.
 
     A window in the result is two columns, its start and its end, which are put together when it is written:
     ``windows`` are the position of the start and the name of each.
+
+    With a ``projection``, ``columns`` are those of the result before it, and the rows that are written have
+    the columns of the projection, each computed from one row of the result.  Only a query of one select that
+    is not DISTINCT has one.
     """
 
     terms: tuple[Term, ...]
@@ -405,6 +418,7 @@ class Query:
     text: str = field(default="", compare=False)
     position: Position | None = field(default=None, compare=False)
     windows: tuple[tuple[int, str], ...] = field(default=(), compare=False)
+    projection: tuple[OutputColumn, ...] = ()
 
     @property
     def selects(self) -> tuple[Select, ...]:

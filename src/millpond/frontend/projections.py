@@ -1,0 +1,95 @@
+"""Reads select items that are computed from a result: ``ROUND(AVG(x), 1)``, ``CASE WHEN a.x > b.y …``.
+
+The aggregates, group columns and columns of several tables in such an item become columns of the result;
+what is computed from them is the query's projection, which is applied to each row as it is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from millpond.errors import SqlError
+from millpond.frontend.constants import Bound
+from millpond.frontend.expressions import Reader, bind
+from millpond.frontend.row_expressions import find_derived, find_expression_type, is_row_function, mark_as_read
+from millpond.frontend.statement import AGGREGATES
+from millpond.frontend.time_calls import is_window_call, read_time_call
+from millpond.query.model import Expr, OutputColumn
+from millpond.query.types import WINDOW, SqlType
+
+
+@dataclass
+class Computed:
+    """A select item that is computed from ``parts``, which ``row`` names ``0``, ``1``, … ."""
+
+    row: exp.Expr
+    parts: list[Bound] = field(default_factory=list)
+    type: SqlType | None = None
+    name: str = ""
+
+    def to_output(self, name: str, names: list[str]) -> OutputColumn:
+        """The output column; ``names`` are those of the parts in the result."""
+        row = self.row.copy()
+        for column in [*row.find_all(exp.Column)]:
+            column.set("this", exp.to_identifier(names[int(column.name)], quoted=True))
+        return OutputColumn(name, row.sql("spark"), row.sql("duckdb"))
+
+
+def bind_item(reader: Reader, node: exp.Expr) -> Bound | Computed:
+    """A select item: an expression of the language, or one that is computed from such expressions."""
+    try:
+        return bind(reader, node)
+    except SqlError as refusal:
+        computed = _read_computed(reader, node)
+        if computed is None:
+            raise refusal
+        return computed
+
+
+def _read_computed(reader: Reader, node: exp.Expr) -> Computed | None:
+    """The computed item; None if it is no function of aggregates and columns."""
+    if not isinstance(node, exp.Condition | exp.Paren) or isinstance(node, (*AGGREGATES, exp.Column)):
+        return None
+    computed = Computed(exp.Paren(this=node.copy()))
+    pairs = zip(list(computed.row.this.walk(bfs=False)), list(node.walk(bfs=False)), strict=True)
+    done: set[int] = set()
+    places: list[tuple[exp.Expr, Bound]] = []
+    for copied, written in pairs:
+        if written.parent is not None and id(written.parent) in done and written is not node:
+            done.add(id(written))
+            continue
+        bound = _bind_part(reader, written)
+        if bound is not None:
+            if bound.type is WINDOW or bound.type is None:
+                return None
+            done.add(id(written))
+            places.append((copied, bound))
+        elif not is_row_function(written):
+            return None
+    known: dict[Expr, int] = {}
+    for copied, bound in places:
+        number = known.setdefault(bound.expression, len(known))
+        if number == len(computed.parts):
+            computed.parts.append(bound)
+        copied.replace(exp.column(exp.to_identifier(str(number), quoted=True)))
+    computed.row = computed.row.this
+    types = {str(i): part.type for i, part in enumerate(computed.parts) if part.type is not None}
+    computed.type = find_expression_type(reader.statement, node, computed.row, types)
+    computed.name = reader.statement.slice(node)
+    mark_as_read(reader.statement, node)
+    return computed if computed.parts else None
+
+
+def _bind_part(reader: Reader, node: exp.Expr) -> Bound | None:
+    """A column of the result that an item is computed from: an aggregate, a group or another column."""
+    if isinstance(node, (*AGGREGATES, exp.Column, exp.Filter)):
+        return bind(reader, node)
+    if isinstance(node, exp.Dot) or is_window_call(node):
+        return read_time_call(reader.scope, node, reader.grouped is not None) and bind(reader, node)
+    if reader.grouped is not None and isinstance(node, exp.Condition):
+        found = find_derived(reader.scope, node)
+        if found is not None and any(found[0] == g.occurrence and found[1].name == g.column for g in reader.grouped):
+            return bind(reader, node)
+    return None
