@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from millpond.analysis.assumptions import list_assumptions, list_opaque
 from millpond.analysis.derive_synopses import derive_plan
 from millpond.analysis.paper_verdict import describe_published_verdict
 from millpond.analysis.partner_tests import NeverFinalError
@@ -56,6 +57,7 @@ from millpond.query.variants import NoVariantsError, join_subqueries
 # larger if a self-join, HAVING or another part of a union could hide the effect of more rows.
 CONFIRMED_ROWS = 3
 CONFIRMED_ROWS_DOUBTFUL = 6
+CONFIRMED_ROWS_OPAQUE = 16
 _MAX_CONFIRMED_ROWS = 40
 # Failures for which a witness is searched; if the first few have none, the others rarely do.
 _MAX_FAILURES = 6
@@ -179,7 +181,10 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
             continue
         if witness is not None:
             reasons = remove_redundant(describe_violation(s, f) for s, f in [(select, failure), *failures])
-            return Verdict(UNBOUNDED, tuple(reasons), State(None, None), query, witness_source=source)
+            assumed = list_assumptions(select, failure)
+            return Verdict(
+                UNBOUNDED, tuple(reasons), State(None, None), query, witness_source=source, assumptions=assumed
+            )
     reasons = []
     for select, failure in failures:
         code = UndeterminedCode.UNCONFIRMED if failure.complete else UndeterminedCode.TOO_MANY_ORDERS
@@ -200,6 +205,8 @@ def _rows_to_confirm(select: Select, failure: Failure) -> int:
     """The number of optional rows that a witness needs to be convincing."""
     if select.having != TRUE and failure.aggregate is not None and failure.aggregate.distinct:
         return max(CONFIRMED_ROWS_DOUBTFUL, max(find_having_constants(select), default=0) + CONFIRMED_ROWS)
+    if list_opaque(select):  # an expression may have a few values only
+        return CONFIRMED_ROWS_OPAQUE
     doubtful = select.having != TRUE or has_self_join(failure.part) or not failure.alone
     return CONFIRMED_ROWS_DOUBTFUL if doubtful else CONFIRMED_ROWS
 

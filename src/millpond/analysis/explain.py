@@ -45,7 +45,8 @@ def explain(verdict: Verdict) -> str:
         headline = "unbounded: memory must grow with the streams, whatever the program"
     else:
         headline = "undetermined: neither a bound nor a proof of growth was found"
-    return "\n".join([headline, *_reason_lines(verdict.reasons), *published])
+    assumed = [line for each in verdict.assumptions for line in _wrap("  ", f"assumed: {each}.", "    ")]
+    return "\n".join([headline, *_reason_lines(verdict.reasons), *assumed, *published])
 
 
 def _reason_lines(reasons: Sequence[Reason]) -> list[str]:

@@ -62,7 +62,8 @@ class Verdict:
 
     A bounded query has a plan of what is kept: ``plan``, for the exact engine, or ``timed``, for the timed
     engine, if timestamps matter.  An unbounded query has a ``witness_source``.  ``published`` says where the
-    theorem of paper 2, as published, differs.
+    theorem of paper 2, as published, differs.  ``assumptions`` are what an unbounded verdict takes for
+    granted of the expressions of the query.
     """
 
     outcome: str
@@ -73,6 +74,7 @@ class Verdict:
     timed: TimedPlan | None = field(default=None, repr=False)
     witness_source: WitnessSource | None = field(default=None, repr=False)
     published: str | None = None
+    assumptions: tuple[str, ...] = ()
 
     @property
     def query_text(self) -> str:
@@ -105,4 +107,5 @@ class Verdict:
             "state": self.state.to_json(),
             "query": self.query_text,
             "published": self.published,
+            "assumptions": list(self.assumptions),
         }

@@ -41,7 +41,7 @@ def is_row_expression(node: exp.Expr) -> bool:
 
     A function that sqlglot does not know might be an aggregate, so it is none.
     """
-    if not isinstance(node, exp.Condition) or node.find(*_NOT_OF_THE_ROW, exp.Anonymous) is not None:
+    if node.find(*_NOT_OF_THE_ROW, exp.Anonymous) is not None:
         return False
     return node.find(exp.Column) is not None
 
@@ -95,7 +95,9 @@ def _make_column(scope: Scope, alias: str, node: exp.Expr) -> Column:
         type_ = INT  # sqlglot calls the year of a date a TINYINT
     name = _name(row, frozenset(types))
     facts = tuple(find_facts(table, row, name, type_))
-    return Column(name, type_, derivation=Derivation(row.sql("spark"), _to_duckdb(row, type_), facts))
+    arguments = tuple(dict.fromkeys(each.name for each in row.find_all(exp.Column)))
+    derivation = Derivation(row.sql("spark"), _to_duckdb(row, type_), facts, arguments=arguments)
+    return Column(name, type_, derivation=derivation)
 
 
 def _name(row: exp.Expr, taken: frozenset[str]) -> str:

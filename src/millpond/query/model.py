@@ -69,6 +69,7 @@ class Derivation:
     ``time`` is set for a function of the stream's time column.  If ``repeated``, the SQL is an array, and
     there is one row for each of its values.  ``gap`` is set for the edges of a session window: the
     microseconds after which it ends.  Its edges are computed as if the row had no others in its session.
+    ``arguments`` are the columns that an expression is computed from, empty for a function of time.
     """
 
     sql: str
@@ -77,6 +78,7 @@ class Derivation:
     time: TimeFunction | None = None
     repeated: bool = False
     gap: int | None = None
+    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import duckdb
 import pyarrow as pa
 
 from millpond.query.evaluate import Row
@@ -14,6 +15,10 @@ from millpond.runtime.sql import Dialect
 
 # The number of the row that a derived row comes from.
 _NUMBER = "_millpond_number"
+
+
+class UncomputableError(ValueError):
+    """DuckDB does not have a function of Spark, or cannot compute it for these rows."""
 
 
 def derive_columns(table: Table, rows: pa.Table) -> pa.Table:
@@ -29,7 +34,10 @@ def derive_columns(table: Table, rows: pa.Table) -> pa.Table:
         assert derivation is not None
         value = f"unnest({derivation.duckdb})" if derivation.repeated else derivation.duckdb
         text = f"(SELECT *, {value} AS {name} FROM {text})"
-    return get_process_duckdb().query(f"SELECT * FROM {text}", {"rows": rows})
+    try:
+        return get_process_duckdb().query(f"SELECT * FROM {text}", {"rows": rows})
+    except duckdb.Error as error:
+        raise UncomputableError(str(error)) from error
 
 
 def derive_each(table: Table, rows: Sequence[Row]) -> list[list[Row]]:

@@ -64,7 +64,10 @@ def is_confirmed(query: Query, witness: Witness, seed: int = 0) -> bool:
     states as there are subsets.  Above EXHAUSTIVE rows, subsets are drawn at random.
     """
     n = len(witness.universe)
-    trial = _Confirmation(query, witness)
+    try:
+        trial = _Confirmation(query, witness)
+    except ValueError:  # a derived column cannot be computed
+        return False
     everything = n <= (_EXHAUSTIVE_IN_STEPS if trial.step_by_step else EXHAUSTIVE)
     if everything:
         flips = [(subset, k) for subset in range(1 << n) for k in range(n) if subset >> k & 1]
@@ -90,6 +93,7 @@ class _Confirmation:
         self.step_by_step = aggregates and witness.compare == "emitted"
         self._times = {name: table.time for name, table in query.tables.items()}
         self._derived = _derive_rows(query, witness)
+        self._shown = _find_shown(query)
         self._setup = Evaluation(query)
         self._setup.feed(self._by_stream(witness.setup))
         self._before: dict[int, tuple[Evaluation, Counter[Any]]] = {}
@@ -103,7 +107,7 @@ class _Confirmation:
             response: list[tuple[int, tuple[Any, ...], int]] = []
             for step, rows in enumerate(self._steps(self._witness.probes[k])):
                 evaluation.feed(self._by_stream(rows))
-                answer = evaluation.answer()
+                answer = self._answer(evaluation)
                 response += [(step, row, count) for row, count in (answer - before).items()]
                 before = answer
             self._known[subset, k] = frozenset(response)
@@ -131,14 +135,36 @@ class _Confirmation:
                 self._by_stream(r for k, r in enumerate(self._witness.universe) if subset >> k & 1)
             )
             emitted = self._witness.compare == "emitted"
-            self._before[subset] = evaluation, evaluation.answer() if emitted else Counter()
+            self._before[subset] = evaluation, self._answer(evaluation) if emitted else Counter()
         return self._before[subset]
+
+    def _answer(self, evaluation: Evaluation) -> Counter[Any]:
+        """The answer; of a query with a projection, the columns that it shows as they are."""
+        answer = evaluation.answer()
+        if self._shown is None:
+            return answer
+        shown: Counter[Any] = Counter()
+        for row, count in answer.items():
+            shown[tuple(row[i] for i in self._shown)] += count
+        return shown
 
     def _by_stream(self, rows: Iterable[StreamRow]) -> dict[str, list[Row]]:
         data: dict[str, list[Row]] = {}
         for r in rows:
             data.setdefault(r.stream, []).extend(self._derived.get(id(r), [r.row]))
         return data
+
+
+def _find_shown(query: Query) -> list[int] | None:
+    """The positions of the result columns that a projection leaves as they are; None without a projection.
+
+    Answers that differ in them differ, whatever the projection computes from the others.
+    """
+    if not query.projection:
+        return None
+    kept = {each.name for each in query.projection if each.sql == f"`{each.name}`"}
+    windows = {i for start, name in query.windows if name in kept for i in (start, start + 1)}
+    return [i for i, name in enumerate(query.columns) if name in kept or i in windows]
 
 
 def _derive_rows(query: Query, witness: Witness) -> dict[int, list[Row]]:

@@ -16,6 +16,7 @@ from millpond.analysis.witness.candidates import propose_candidates
 from millpond.analysis.witness.median_candidates import propose_median_candidates
 from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness, is_confirmed
 from millpond.analysis.witness.moments import has_time_functions
+from millpond.analysis.witness.realise import Realiser
 from millpond.analysis.witness.session_candidates import propose_session_candidates
 from millpond.analysis.witness.source import CandidateRow, WitnessCandidate, WitnessSource
 from millpond.analysis.witness.times import assign_times
@@ -118,13 +119,14 @@ def _build_witness(
     reach = max((abs(v) for p in every_row for v in p.assignment.values()), default=Fraction(0)) // 1 + 1
     tables = {o.alias: o.table for o in source.select.occurrences}
     made: dict[int, StreamRow] = {}
+    realiser = Realiser()
 
     def build(p: CandidateRow) -> StreamRow:
         if id(p) not in made or (tables[p.occurrence].time and p.timestamp is None):
             second = next(seconds)
-            made[id(p)] = _build_row(
-                source, tables[p.occurrence], p, texts, second, _Filler(fill, Fraction(reach + second))
-            )
+            table = tables[p.occurrence]
+            row = _build_row(source, table, p, texts, second, _Filler(fill, Fraction(reach + second)))
+            made[id(p)] = _realise_row(source, table, p, texts, row, realiser)
         return made[id(p)]
 
     setup = tuple(build(p) for p in candidate.setup)
@@ -186,6 +188,29 @@ def _build_row(
                 )
             values[column.name] = points.value(point, type_)
     return StreamRow(table.name, values)
+
+
+def _realise_row(
+    source: WitnessSource,
+    table: Table,
+    row: CandidateRow,
+    texts: Mapping[Fraction, str],
+    built: StreamRow,
+    realiser: Realiser,
+) -> StreamRow:
+    """The row, with values in unassigned columns that give derived columns their assigned values."""
+    points: Points = source.regions.part.points
+    wanted: dict[str, Any] = {}
+    for column in table.derived:
+        point = row.assignment.get(Ref(row.occurrence, column.name))
+        if point is not None and column.derivation is not None and column.derivation.arguments:
+            is_text = column.type.family is Family.STRING
+            wanted[column.name] = texts[point] if is_text else points.value(point, column.type)
+    if not wanted:
+        return built
+    fixed = {c.name for c in table.columns if Ref(row.occurrence, c.name) in row.assignment}
+    fixed |= {table.time} if table.time else set()
+    return StreamRow(built.stream, realiser.realise(table, built.row, wanted, fixed))
 
 
 def _timestamp(row: CandidateRow, second: int) -> datetime:

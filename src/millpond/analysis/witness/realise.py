@@ -1,0 +1,105 @@
+"""Chooses values of declared columns so that the derived columns of a witness have the values they need.
+
+Witnesses are solved over all columns of a part, derived ones included; their rows have only the declared
+ones.  Small values are tried first.  Otherwise the argument of a function gets the value that the function
+should have, so that different values come from different arguments.  Nothing is guaranteed: the witness is
+confirmed with the real values of the derived columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import Any
+
+from millpond.query.model import Column, Table
+from millpond.query.types import Family, SqlType
+
+_SMALL = (*range(21), *range(-1, -21, -1), 100, 1000)
+_SHORT = ("", "a", "b", "A", "B", "0", "1", "2", "10", "true")
+_FIRST_DAY = date(2000, 1, 1)
+
+
+class Realiser:
+    """Finds arguments of derived columns; remembers the values of a function at small arguments."""
+
+    def __init__(self) -> None:
+        self._inverses: dict[tuple[str, str, tuple[Any, ...]], dict[Any, Any]] = {}
+
+    def realise(
+        self, table: Table, row: Mapping[str, Any], wanted: Mapping[str, Any], fixed: set[str]
+    ) -> dict[str, Any]:
+        """The row, with arguments chosen for the ``wanted`` values of derived columns; ``fixed`` ones stay."""
+        out, taken = dict(row), set(fixed)
+        for column in table.derived:
+            if column.name not in wanted or column.derivation is None:
+                continue
+            free = [name for name in column.derivation.arguments if name not in taken]
+            if not free:
+                continue
+            argument = table.column(free[0])
+            value = wanted[column.name]
+            inverse = self._invert(table, column, argument, out)
+            out[argument.name] = inverse[value] if value in inverse else _transfer(value, argument.type)
+            taken.add(argument.name)
+        return out
+
+    def _invert(
+        self, table: Table, column: Column, argument: Column, row: Mapping[str, Any]
+    ) -> dict[Any, Any]:
+        """The first small argument for each value of the column, the other columns being as in the row."""
+        from millpond.runtime.derive import UncomputableError, derive_each  # here, as it imports DuckDB
+
+        assert column.derivation is not None
+        others = tuple(row[name] for name in column.derivation.arguments if name != argument.name)
+        key = column.name, argument.name, others
+        if key not in self._inverses:
+            tried = _list_small_values(argument.type, column.derivation.duckdb)
+            rows = [{**row, argument.name: each} for each in tried]
+            try:
+                made = derive_each(replace(table, derived=(column,)), rows)
+            except UncomputableError:
+                made = []
+            found: dict[Any, Any] = {}
+            for value, each in zip(tried, made, strict=False):
+                found.setdefault(each[0][column.name], value)
+            self._inverses[key] = found
+        return self._inverses[key]
+
+
+def _list_small_values(type_: SqlType, sql: str) -> list[Any]:
+    """Values to try: small ones, and the constants of the expression without wildcards."""
+    match type_.family:
+        case Family.BOOLEAN:
+            return [False, True]
+        case Family.STRING:
+            constants = [each.replace("''", "'") for each in re.findall(r"'((?:[^']|'')*)'", sql)]
+            plain = [re.sub(r"[%^$()]|\.\*", "", each) for each in constants]
+            return [*dict.fromkeys([*plain, *(re.sub(r"\[(.).*?\]\+?", r"\1", each) for each in plain), *_SHORT])]
+        case Family.NUMBER if type_.scale is None:
+            near = [int(each) + d for each in re.findall(r"\b\d{1,9}\b", sql) for d in (0, 1, -1)]
+            values = [v for v in [*_SMALL, *near] if type_.low is None or type_.low <= v <= (type_.high or v)]
+            return [float(v) for v in values] if type_.step == 0 else values
+        case Family.DATE:
+            return [_FIRST_DAY + timedelta(days=each) for each in range(0, 800, 7)]
+        case _:
+            return []
+
+
+def _transfer(value: Any, type_: SqlType) -> Any:
+    """A value of the type, different ones for different values."""
+    if type_.family is Family.STRING:
+        return str(value)
+    digits = re.search(r"\d+$", value) if isinstance(value, str) else None
+    number = int(digits[0]) if digits else int(value) if isinstance(value, int | float) else 0
+    match type_.family:
+        case Family.NUMBER if type_.step == 0:
+            return float(number)
+        case Family.NUMBER if type_.scale is None:
+            return number
+        case Family.DATE:
+            return _FIRST_DAY + timedelta(days=number % 10_000)
+        case _:
+            return None
