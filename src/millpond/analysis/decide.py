@@ -57,7 +57,7 @@ from millpond.query.variants import NoVariantsError, join_subqueries
 # larger if a self-join, HAVING or another part of a union could hide the effect of more rows.
 CONFIRMED_ROWS = 3
 CONFIRMED_ROWS_DOUBTFUL = 6
-CONFIRMED_ROWS_OPAQUE = 16
+CONFIRMED_ROWS_OPAQUE = 40
 _MAX_CONFIRMED_ROWS = 40
 # Failures for which a witness is searched; if the first few have none, the others rarely do.
 _MAX_FAILURES = 6
@@ -183,7 +183,12 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
             reasons = remove_redundant(describe_violation(s, f) for s, f in [(select, failure), *failures])
             assumed = list_assumptions(select, failure)
             return Verdict(
-                UNBOUNDED, tuple(reasons), State(None, None), query, witness_source=source, assumptions=assumed
+                UNBOUNDED,
+                tuple(reasons),
+                State(None, None),
+                query,
+                witness_source=source,
+                assumptions=assumed,
             )
     reasons = []
     for select, failure in failures:

@@ -11,7 +11,7 @@ from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend import literals
 from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.refusals import accept_only, unsupported_error
-from millpond.frontend.row_expressions import find_derived, mark_as_read, read_row_expression
+from millpond.frontend.row_expressions import find_derived, find_obstacle, mark_as_read, read_row_expression
 from millpond.frontend.scope import Scope, read_name
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.frontend.time_calls import pick_edge, read_time_call
@@ -103,7 +103,7 @@ def _bind(reader: Reader, node: exp.Expr) -> Bound:
     if type(node) in CONDITIONS:
         message = f"the condition {reader.statement.excerpt(node)} is not supported as a value"
         raise SqlError(message, reader.statement.at(node), "select its columns")
-    raise unsupported_error(reader.statement, node)
+    raise unsupported_error(reader.statement, node if has_aggregate(node) else find_obstacle(node))
 
 
 def _bind_derived(reader: Reader, node: exp.Expr) -> Bound | None:

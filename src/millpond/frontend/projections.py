@@ -10,10 +10,15 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from millpond.errors import SqlError
+from millpond.errors import SqlError, SqlNameError, SqlTypeError
 from millpond.frontend.constants import Bound
 from millpond.frontend.expressions import Reader, bind
-from millpond.frontend.row_expressions import find_derived, find_expression_type, is_row_function, mark_as_read
+from millpond.frontend.row_expressions import (
+    find_derived,
+    find_expression_type,
+    is_row_function,
+    mark_as_read,
+)
 from millpond.frontend.statement import AGGREGATES
 from millpond.frontend.time_calls import is_window_call, read_time_call
 from millpond.query.model import Expr, OutputColumn
@@ -41,6 +46,8 @@ def bind_item(reader: Reader, node: exp.Expr) -> Bound | Computed:
     """A select item: an expression of the language, or one that is computed from such expressions."""
     try:
         return bind(reader, node)
+    except (SqlTypeError, SqlNameError):
+        raise
     except SqlError as refusal:
         computed = _read_computed(reader, node)
         if computed is None:
@@ -90,6 +97,8 @@ def _bind_part(reader: Reader, node: exp.Expr) -> Bound | None:
         return read_time_call(reader.scope, node, reader.grouped is not None) and bind(reader, node)
     if reader.grouped is not None and isinstance(node, exp.Condition):
         found = find_derived(reader.scope, node)
-        if found is not None and any(found[0] == g.occurrence and found[1].name == g.column for g in reader.grouped):
+        if found is not None and any(
+            found[0] == g.occurrence and found[1].name == g.column for g in reader.grouped
+        ):
             return bind(reader, node)
     return None

@@ -136,12 +136,10 @@ _FLAGS: dict[tuple[str, str], tuple[str, str | None]] = {
     ("CheckColumnConstraint", "enforced"): ("ENFORCED", _LEAVE),
     ("FileFormatProperty", "hive_format"): ("STORED AS", _USING),
 }
-_FUNCTIONS_ARE = "the functions are COUNT, SUM, AVG, MIN, MAX and MEDIAN"
 _FUNCTIONS = {
     "MEAN": "write AVG",
     "EVERY": "write MIN",
     "PERCENTILE": "PERCENTILE(x, 0.5) is MEDIAN(x)",
-    "APPROX_COUNT_DISTINCT": "write COUNT(DISTINCT x)",
     "MOD": "write %",
     "ISNULL": "write IS NULL",
     "ISNOTNULL": "write IS NOT NULL",
@@ -178,7 +176,7 @@ def unsupported_error(statement: Statement, node: exp.Expr) -> SqlError:
     if isinstance(node, exp.Func):
         called = statement.excerpt(node).partition("(")[0].strip() if statement.slice(node) else name
         called = (node.name if isinstance(node, exp.Anonymous) else called).upper()
-        remedy = _FUNCTIONS.get(called, _FUNCTIONS_ARE)
+        remedy = _FUNCTIONS.get(called)
         return SqlError(f"the function {one_line(called, 40)} is not supported", place, remedy)
     words = "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
     return SqlError(f"{words} ({statement.excerpt(node)}) is not supported", place, UPSTREAM)

@@ -46,6 +46,11 @@ def is_row_expression(node: exp.Expr) -> bool:
     return node.find(exp.Column) is not None
 
 
+def find_obstacle(node: exp.Expr) -> exp.Expr:
+    """The first thing in an expression that is not a function of the row; the node itself if there is none."""
+    return node.find(*_NOT_OF_THE_ROW, exp.Anonymous) or node
+
+
 def is_row_function(node: exp.Expr) -> bool:
     """Whether a node by itself, without its operands, is a function of them."""
     return not isinstance(node, (*_NOT_OF_THE_ROW, exp.Anonymous))
@@ -74,10 +79,18 @@ def read_row_expression(scope: Scope, node: exp.Expr) -> Bound | None:
 
 def mark_as_read(statement: Statement, node: exp.Expr) -> None:
     """All words of an expression belong to it; none of them has been skipped by the parser."""
-    first, last = statement.span(node)
-    while statement.word(last + 1) == "]":
-        last += 1
-    statement.leaves.update(range(first, last + 1))
+    for each in (node, *node.find_all(exp.Func)):
+        first, last = statement.span(each)
+        while statement.word(last + 1) == "]":
+            last += 1
+        # sqlglot records no position for the names of some functions.
+        if (
+            isinstance(each, exp.Func)
+            and statement.word(first - 1) == "("
+            and first - 2 not in statement.leaves
+        ):
+            first = first - 2 if statement.word(first - 2).isidentifier() else first
+        statement.leaves.update(range(max(first, 0), last + 1))
 
 
 def _make_column(scope: Scope, alias: str, node: exp.Expr) -> Column:
@@ -137,7 +150,9 @@ def find_expression_type(
     if type_ is None:
         what = "unknown" if name in ("UNKNOWN", "NULL") else f"{name}, which is not supported here"
         message = f"the type of {statement.excerpt(node)} is {what}"
-        raise SqlTypeError(message, statement.at(node), "write CAST(… AS type) around it" * (what == "unknown"))
+        raise SqlTypeError(
+            message, statement.at(node), "write CAST(… AS type) around it" * (what == "unknown")
+        )
     return type_
 
 
@@ -153,5 +168,7 @@ def read_row_predicate(scope: Scope, node: exp.Expr) -> Bound | None:
     """The BOOLEAN column that a condition over one occurrence stands for; None if it is no such condition."""
     bound = read_row_expression(scope, node)
     if bound is not None and bound.type is not BOOLEAN:
-        raise SqlError(f"{scope.statement.excerpt(node)} is {bound.type}, not a condition", scope.statement.at(node))
+        raise SqlError(
+            f"{scope.statement.excerpt(node)} is {bound.type}, not a condition", scope.statement.at(node)
+        )
     return bound

@@ -43,7 +43,11 @@ def _find_shift(table: Table, row: exp.Expr) -> Arithmetic | None:
     if isinstance(row, exp.Add) and isinstance(right, exp.Column):
         left, right = right, left
     by = _read_value(right)
-    if not isinstance(left, exp.Column) or type(by) is not int or table.column(left.name).type not in INTEGERS:
+    if (
+        not isinstance(left, exp.Column)
+        or type(by) is not int
+        or table.column(left.name).type not in INTEGERS
+    ):
         return None
     return Arithmetic("+" if isinstance(row, exp.Add) else "-", Ref(table.name, left.name), Literal(by, INT))
 
@@ -74,13 +78,16 @@ def _list_values(row: exp.Expr, type_: SqlType) -> list[Literal]:
 
 
 def _find_range(row: exp.Expr, type_: SqlType) -> tuple[int | None, int | None]:
-    """The least and the greatest value of ``x % n`` and of ``LEAST(GREATEST(x, a), b)``, for integers."""
+    """The least and the greatest value of ``x % n``, ``x & n`` and ``LEAST(GREATEST(x, a), b)``, for integers."""
     if type_ not in INTEGERS:
         return None, None
     if isinstance(row, exp.Mod):
         modulus = _read_value(_strip(row.expression))
         if type(modulus) is int and modulus != 0:
             return 1 - abs(modulus), abs(modulus) - 1
+    if isinstance(row, exp.BitwiseAnd):
+        masks = [v for each in (row.this, row.expression) if type(v := _read_value(each)) is int and v >= 0]
+        return (0, min(masks)) if masks else (None, None)
     if isinstance(row, exp.Least | exp.Greatest):
         return _find_limit(row, exp.Greatest), _find_limit(row, exp.Least)
     return None, None

@@ -14,8 +14,8 @@ from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.derived_columns import list_window_filters, share_derived_columns, with_derived
 from millpond.frontend.expressions import Reader, bind_star_column, has_aggregate, strip_parentheses
 from millpond.frontend.joins import FromClause, read_from
-from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
 from millpond.frontend.projections import Computed, bind_item
+from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
 from millpond.frontend.row_expressions import read_row_expression
 from millpond.frontend.scope import Scope, read_name
 from millpond.frontend.sessions import refuse_misplaced_sessions, split_session
@@ -213,7 +213,9 @@ def _name_outputs(
     if not computed:
         return (*_name_items(reader, items, [each for _, each in plain]), ())
     names = unique_names([item.alias or each.name for item, each in zip(items, bound, strict=True)])
-    shown = [(replace(i, alias=n), b) for i, n, b in zip(items, names, bound, strict=True) if isinstance(b, Bound)]
+    shown = [
+        (replace(i, alias=n), b) for i, n, b in zip(items, names, bound, strict=True) if isinstance(b, Bound)
+    ]
     known = {b.expression: i.alias or "" for i, b in shown if b.type is not WINDOW}
     for part in (part for each in computed for part in each.parts):
         if part.expression not in known:

@@ -17,11 +17,12 @@ from millpond.frontend.expressions import (
     Reader,
     arithmetic_type,
     bind,
+    has_aggregate,
     require_number,
     strip_parentheses,
 )
 from millpond.frontend.refusals import accept_only, unsupported_error
-from millpond.frontend.row_expressions import read_row_expression
+from millpond.frontend.row_expressions import find_obstacle, read_row_expression
 from millpond.frontend.statement import AGGREGATES
 from millpond.frontend.time_calls import read_time_call
 from millpond.query.durations import parse_duration
@@ -80,7 +81,7 @@ def read_row_side(reader: Reader, node: exp.Expr) -> Side:
             statement.at(inner),
             _SHAPE,
         )
-    raise unsupported_error(statement, inner)
+    raise unsupported_error(statement, inner if has_aggregate(inner) else find_obstacle(inner))
 
 
 def _read_interval(reader: Reader, node: exp.Interval) -> Side:

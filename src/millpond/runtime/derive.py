@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import duckdb
 import pyarrow as pa
 
+from millpond.errors import MillpondError
 from millpond.query.evaluate import Row
 from millpond.query.model import Query, Table
 from millpond.query.types import TIMESTAMP, SqlType, arrow_type
@@ -36,7 +37,7 @@ def derive_columns(table: Table, rows: pa.Table) -> pa.Table:
         text = f"(SELECT *, {value} AS {name} FROM {text})"
     try:
         return get_process_duckdb().query(f"SELECT * FROM {text}", {"rows": rows})
-    except duckdb.Error as error:
+    except (duckdb.Error, MillpondError) as error:
         raise UncomputableError(str(error)) from error
 
 

@@ -71,6 +71,12 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
     # Lookups need neither a bound nor a budget: each row is answered by itself.
     if verdict.outcome != BOUNDED and memory is None and not find_lookup_tables(verdict.query):
         raise _refuse_unbounded(verdict, "" if folder is None else _preview_budgets(verdict.query, folder))
+    if verdict.query.projection:
+        computed = next(each for each in verdict.query.projection if each.sql != f"`{each.name}`")
+        message = (
+            f"the output column {computed.name} is computed from the result, which is checked but not run"
+        )
+        raise MillpondError(message)
     for table in verdict.query.tables.values():
         if table.source is None:
             kind = "stream" if table.streaming else "relation"

@@ -17,7 +17,7 @@ from typing import Any
 
 from millpond.query.evaluate import Evaluation, Row
 from millpond.query.model import Query
-from millpond.query.trees import is_aggregate
+from millpond.query.trees import is_aggregate, refs
 
 # Universes up to this size are confirmed on all subsets, larger ones on a sample; the limit is lower if
 # probes are observed step by step.
@@ -68,6 +68,8 @@ def is_confirmed(query: Query, witness: Witness, seed: int = 0) -> bool:
         trial = _Confirmation(query, witness)
     except ValueError:  # a derived column cannot be computed
         return False
+    if trial.has_equal_rows():
+        return False
     everything = n <= (_EXHAUSTIVE_IN_STEPS if trial.step_by_step else EXHAUSTIVE)
     if everything:
         flips = [(subset, k) for subset in range(1 << n) for k in range(n) if subset >> k & 1]
@@ -93,11 +95,20 @@ class _Confirmation:
         self.step_by_step = aggregates and witness.compare == "emitted"
         self._times = {name: table.time for name, table in query.tables.items()}
         self._derived = _derive_rows(query, witness)
+        self._used = _find_used_columns(query)
         self._shown = _find_shown(query)
         self._setup = Evaluation(query)
         self._setup.feed(self._by_stream(witness.setup))
         self._before: dict[int, tuple[Evaluation, Counter[Any]]] = {}
         self._known: dict[tuple[int, int], frozenset[Any]] = {}
+
+    def has_equal_rows(self) -> bool:
+        """Two optional rows agree in all columns that the query uses, so that no probe tells them apart."""
+        seen = [
+            (r.stream, tuple(tuple(row.get(c) for c in self._used[r.stream]) for row in self._rows_of(r)))
+            for r in self._witness.universe
+        ]
+        return len(set(seen)) < len(seen)
 
     def response(self, subset: int, k: int) -> frozenset[Any]:
         """The response to probe k after the setup and a subset of the universe."""
@@ -151,8 +162,29 @@ class _Confirmation:
     def _by_stream(self, rows: Iterable[StreamRow]) -> dict[str, list[Row]]:
         data: dict[str, list[Row]] = {}
         for r in rows:
-            data.setdefault(r.stream, []).extend(self._derived.get(id(r), [r.row]))
+            data.setdefault(r.stream, []).extend(self._rows_of(r))
         return data
+
+    def _rows_of(self, r: StreamRow) -> list[Row]:
+        """The rows with derived columns that stand for a row."""
+        return self._derived.get(id(r), [r.row])
+
+
+def _find_used_columns(query: Query) -> dict[str, list[str]]:
+    """The columns of each table that a query uses, and its time column."""
+    used: dict[str, set[str]] = {
+        name: {table.time} if table.time else set() for name, table in query.tables.items()
+    }
+    for select in query.selects:
+        places = [select.where, select.having, *(join.on for join in select.joins)]
+        places += [each.condition for each in select.exists]
+        columns = {ref for place in places for ref in refs(place)} | set(select.group_by or ())
+        columns |= {ref for item in select.items for ref in refs(item.expression)}
+        if select.session is not None:
+            columns |= {select.session.time, select.session.start, select.session.end}
+        for ref in columns:
+            used[select.occurrence(ref.occurrence).table.name].add(ref.column)
+    return {name: sorted(columns) for name, columns in used.items()}
 
 
 def _find_shown(query: Query) -> list[int] | None:

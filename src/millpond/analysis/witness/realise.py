@@ -77,7 +77,9 @@ def _list_small_values(type_: SqlType, sql: str) -> list[Any]:
         case Family.STRING:
             constants = [each.replace("''", "'") for each in re.findall(r"'((?:[^']|'')*)'", sql)]
             plain = [re.sub(r"[%^$()]|\.\*", "", each) for each in constants]
-            return [*dict.fromkeys([*plain, *(re.sub(r"\[(.).*?\]\+?", r"\1", each) for each in plain), *_SHORT])]
+            return [
+                *dict.fromkeys([*plain, *(re.sub(r"\[(.).*?\]\+?", r"\1", each) for each in plain), *_SHORT])
+            ]
         case Family.NUMBER if type_.scale is None:
             near = [int(each) + d for each in re.findall(r"\b\d{1,9}\b", sql) for d in (0, 1, -1)]
             values = [v for v in [*_SMALL, *near] if type_.low is None or type_.low <= v <= (type_.high or v)]
