@@ -6,10 +6,16 @@ does not follow, unless the closure knows the expression (``A + 5``).
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 from millpond.analysis.violations import Failure
-from millpond.query.model import Column, Ref, Select
+from millpond.query.model import Column, Occurrence, Query, Ref, Select
 from millpond.query.parts import collect_derived_facts
-from millpond.query.trees import refs
+from millpond.query.trees import map_occurrences, refs
+from millpond.query.types import Family
+
+_OPEN = {Family.STRING, Family.BOOLEAN}
 
 
 def find_opaque(select: Select, ref: Ref) -> Column | None:
@@ -19,18 +25,73 @@ def find_opaque(select: Select, ref: Ref) -> Column | None:
     return column if derivation is not None and derivation.arguments and not derivation.facts else None
 
 
+def find_all_refs(select: Select) -> set[Ref]:
+    """The columns that a select mentions anywhere."""
+    places = [select.where, select.having, *(join.on for join in select.joins)]
+    places += [each.condition for each in select.exists]
+    found = {ref for place in places for ref in refs(place)} | set(select.group_by or ())
+    found |= {ref for item in select.items for ref in refs(item.expression)}
+    if select.session is not None:
+        found |= {select.session.time, select.session.start, select.session.end}
+    return found
+
+
 def list_opaque(select: Select) -> dict[Ref, Column]:
     """The opaque columns that a select uses."""
-    used = refs(select.where) | refs(select.having) | set(select.group_by or ())
-    used |= {ref for item in select.items for ref in refs(item.expression)}
+    used = find_all_refs(select)
     used |= {ref for fact in collect_derived_facts(select) for ref in refs(fact)}
     known = {o.alias for o in select.occurrences}
     found = {ref: find_opaque(select, ref) for ref in used if ref.occurrence in known}
     return {ref: column for ref, column in found.items() if column is not None}
 
 
-def list_assumptions(select: Select, failure: Failure) -> tuple[str, ...]:
-    """The assumptions under which a confirmed witness of a failure can be enlarged at will."""
+def declare_opaque(query: Query, select: Select) -> tuple[Query, Select] | None:
+    """The query and the select with opaque columns as if they were declared, free to take any value.
+
+    None unless each of them is computed from columns that the query uses for nothing else, so that its values
+    are independent of all others, and is a string or a condition: numbers that no small argument gives are
+    mostly few, such as the month of a date.
+    """
+    opaque: dict[str, dict[str, Column]] = {}
+    used: Counter[tuple[str, str]] = Counter()
+    for each in query.selects:
+        names = {o.alias: o.table.name for o in each.every_occurrence}
+        found = {(names[ref.occurrence], ref.column): column for ref, column in list_opaque(each).items()}
+        for (owner, name), column in found.items():
+            opaque.setdefault(owner, {})[name] = column
+        used.update({(names[ref.occurrence], ref.column) for ref in find_all_refs(each)} - set(found))
+    for table in query.tables.values():
+        for column in table.derived:
+            if column.derivation is not None:
+                used.update((table.name, name) for name in column.derivation.arguments)
+        used.update((table.name, ref.column) for check in table.checks for ref in refs(check))
+    arguments = [(t, a) for t, cs in opaque.items() for c in cs.values() for a in _arguments(c)]
+    families = {column.type.family for columns in opaque.values() for column in columns.values()}
+    if not arguments or any(used[each] > 1 for each in arguments) or families - _OPEN:
+        return None
+
+    def declare(occurrence: Occurrence) -> Occurrence:
+        table, free = occurrence.table, opaque.get(occurrence.table.name, {})
+        declared = tuple(replace(column, derivation=None) for column in free.values())
+        rest = tuple(column for column in table.derived if column.name not in free)
+        return replace(occurrence, table=replace(table, columns=table.columns + declared, derived=rest))
+
+    terms = tuple(
+        replace(term, selects=tuple(map_occurrences(each, declare) for each in term.selects))
+        for term in query.terms
+    )
+    return replace(query, terms=terms), map_occurrences(select, declare)
+
+
+def _arguments(column: Column) -> tuple[str, ...]:
+    return column.derivation.arguments if column.derivation is not None else ()
+
+
+def list_assumptions(select: Select, failure: Failure, free: bool = False) -> tuple[str, ...]:
+    """The assumptions under which a confirmed witness of a failure can be enlarged at will.
+
+    ``free``: the witness has values of the expressions themselves; no arguments are known that give them.
+    """
     moving = {ref for moved in failure.violation.moving for ref in moved.columns}
     growing = {*failure.violation.columns, *moving}
     opaque = list_opaque(select)
@@ -41,4 +102,6 @@ def list_assumptions(select: Select, failure: Failure) -> tuple[str, ...]:
         if shared and ref not in growing:
             names = " and ".join(shared)
             out.append(f"any number of values of {names} fulfil the conditions on {column.name}")
+        elif free and ref not in growing:
+            out.append(f"{column.name} takes the values that the conditions ask for")
     return tuple(sorted(set(out)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from millpond.analysis.assumptions import list_assumptions, list_opaque
+from millpond.analysis.assumptions import declare_opaque, list_assumptions, list_opaque
 from millpond.analysis.derive_synopses import derive_plan
 from millpond.analysis.paper_verdict import describe_published_verdict
 from millpond.analysis.partner_tests import NeverFinalError
@@ -175,13 +175,10 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
         rows = _rows_to_confirm(select, failure)
         if rows > _MAX_CONFIRMED_ROWS or _has_recurring_values(select, failure):
             continue
-        try:
-            witness = find_witness(query, source, rows)
-        except WitnessSizeError:
-            continue
-        if witness is not None:
+        free = _find_confirmed(query, source, rows)
+        if free is not None:
             reasons = remove_redundant(describe_violation(s, f) for s, f in [(select, failure), *failures])
-            assumed = list_assumptions(select, failure)
+            assumed = list_assumptions(select, failure, free)
             return Verdict(
                 UNBOUNDED,
                 tuple(reasons),
@@ -196,6 +193,21 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
         cause = describe_violation(select, failure) if failure.violation.columns else None
         reasons.append(describe_undetermined(code, cause=cause))
     return _build_undetermined(query, remove_redundant(reasons))
+
+
+def _find_confirmed(query: Query, source: WitnessSource, rows: int) -> bool | None:
+    """Whether a confirmed witness has free values in place of expressions; None if there is no witness."""
+    try:
+        if find_witness(query, source, rows) is not None:
+            return False
+        declared = declare_opaque(query, source.select)
+        if declared is None:
+            return None
+        freed, select = declared
+        found = find_witness(freed, replace(source, select=select), CONFIRMED_ROWS_DOUBTFUL)
+        return True if found is not None else None
+    except WitnessSizeError:
+        return None
 
 
 def _has_recurring_values(select: Select, failure: Failure) -> bool:

@@ -31,6 +31,7 @@ _NOT_OF_THE_ROW = (
     *(exp.AggFunc, exp.Query, exp.Subquery, exp.Window, exp.WithinGroup, exp.Filter, exp.Exists, exp.Star),
     *(exp.UDTF, exp.Rand, exp.Randn, exp.Uuid, exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp),
     *(exp.CurrentDatetime, exp.CurrentUser, exp.Placeholder, exp.Parameter),
+    *(exp.Tuple, exp.Cube, exp.Rollup, exp.GroupingSets),
 )
 _TYPE_NAMES = {"TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMP"}
 _ROW = "_row"
@@ -47,7 +48,7 @@ def is_row_expression(node: exp.Expr) -> bool:
 
 
 def find_obstacle(node: exp.Expr) -> exp.Expr:
-    """The first thing in an expression that is not a function of the row; the node itself if there is none."""
+    """The first node in an expression that is not a function of the row; the node itself without one."""
     return node.find(*_NOT_OF_THE_ROW, exp.Anonymous) or node
 
 
@@ -57,7 +58,7 @@ def is_row_function(node: exp.Expr) -> bool:
 
 
 def find_derived(scope: Scope, node: exp.Expr) -> tuple[str, Column] | None:
-    """The alias of the only occurrence of an expression, and the derived column; None if it is no such one."""
+    """The derived column of an expression over one occurrence, with its alias; None for any other node."""
     if not is_row_expression(node):
         return None
     owners = {scope.find_column(column)[0].occurrence for column in node.find_all(exp.Column)}

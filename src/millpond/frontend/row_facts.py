@@ -78,7 +78,7 @@ def _list_values(row: exp.Expr, type_: SqlType) -> list[Literal]:
 
 
 def _find_range(row: exp.Expr, type_: SqlType) -> tuple[int | None, int | None]:
-    """The least and the greatest value of ``x % n``, ``x & n`` and ``LEAST(GREATEST(x, a), b)``, for integers."""
+    """The range of the integers ``x % n``, ``x & n`` and ``LEAST(GREATEST(x, a), b)``."""
     if type_ not in INTEGERS:
         return None, None
     if isinstance(row, exp.Mod):

@@ -15,9 +15,10 @@ from decimal import Decimal
 from itertools import combinations, groupby
 from typing import Any
 
+from millpond.analysis.assumptions import find_all_refs
 from millpond.query.evaluate import Evaluation, Row
 from millpond.query.model import Query
-from millpond.query.trees import is_aggregate, refs
+from millpond.query.trees import is_aggregate
 
 # Universes up to this size are confirmed on all subsets, larger ones on a sample; the limit is lower if
 # probes are observed step by step.
@@ -176,13 +177,7 @@ def _find_used_columns(query: Query) -> dict[str, list[str]]:
         name: {table.time} if table.time else set() for name, table in query.tables.items()
     }
     for select in query.selects:
-        places = [select.where, select.having, *(join.on for join in select.joins)]
-        places += [each.condition for each in select.exists]
-        columns = {ref for place in places for ref in refs(place)} | set(select.group_by or ())
-        columns |= {ref for item in select.items for ref in refs(item.expression)}
-        if select.session is not None:
-            columns |= {select.session.time, select.session.start, select.session.end}
-        for ref in columns:
+        for ref in find_all_refs(select):
             used[select.occurrence(ref.occurrence).table.name].add(ref.column)
     return {name: sorted(columns) for name, columns in used.items()}
 

@@ -20,6 +20,7 @@ from millpond.query.types import Family, SqlType
 _SMALL = (*range(21), *range(-1, -21, -1), 100, 1000)
 _SHORT = ("", "a", "b", "A", "B", "0", "1", "2", "10", "true")
 _FIRST_DAY = date(2000, 1, 1)
+_LENGTHS = range(300)
 
 
 class Realiser:
@@ -31,7 +32,7 @@ class Realiser:
     def realise(
         self, table: Table, row: Mapping[str, Any], wanted: Mapping[str, Any], fixed: set[str]
     ) -> dict[str, Any]:
-        """The row, with arguments chosen for the ``wanted`` values of derived columns; ``fixed`` ones stay."""
+        """The row, with arguments that are not ``fixed`` chosen for the ``wanted`` derived values."""
         out, taken = dict(row), set(fixed)
         for column in table.derived:
             if column.name not in wanted or column.derivation is None:
@@ -77,15 +78,15 @@ def _list_small_values(type_: SqlType, sql: str) -> list[Any]:
         case Family.STRING:
             constants = [each.replace("''", "'") for each in re.findall(r"'((?:[^']|'')*)'", sql)]
             plain = [re.sub(r"[%^$()]|\.\*", "", each) for each in constants]
-            return [
-                *dict.fromkeys([*plain, *(re.sub(r"\[(.).*?\]\+?", r"\1", each) for each in plain), *_SHORT])
-            ]
+            plain += [re.sub(r"\[(.).*?\]\+?", r"\1", each) for each in plain]
+            return [*dict.fromkeys([*plain, *_SHORT, *("a" * length for length in _LENGTHS)])]
         case Family.NUMBER if type_.scale is None:
             near = [int(each) + d for each in re.findall(r"\b\d{1,9}\b", sql) for d in (0, 1, -1)]
             values = [v for v in [*_SMALL, *near] if type_.low is None or type_.low <= v <= (type_.high or v)]
             return [float(v) for v in values] if type_.step == 0 else values
         case Family.DATE:
-            return [_FIRST_DAY + timedelta(days=each) for each in range(0, 800, 7)]
+            days = [_FIRST_DAY + timedelta(days=each) for each in range(0, 800, 7)]
+            return days + [date(year, 1, 1) for year in range(1, 1000)]
         case _:
             return []
 
