@@ -21,6 +21,8 @@ _SMALL = (*range(21), *range(-1, -21, -1), 100, 1000)
 _SHORT = ("", "a", "b", "A", "B", "0", "1", "2", "10", "true")
 _FIRST_DAY = date(2000, 1, 1)
 _LENGTHS = range(300)
+# Fractions are different also where a function keeps only them, or the last digits.
+_SLOPE = 1 + 1 / 1024
 
 
 class Realiser:
@@ -99,7 +101,7 @@ def _transfer(value: Any, type_: SqlType) -> Any:
     number = int(digits[0]) if digits else int(value) if isinstance(value, int | float) else 0
     match type_.family:
         case Family.NUMBER if type_.step == 0:
-            return float(number)
+            return number * _SLOPE
         case Family.NUMBER if type_.scale is None:
             return number
         case Family.DATE:
