@@ -19,6 +19,7 @@ from millpond.frontend.row_expressions import (
     is_row_function,
     mark_as_read,
 )
+from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import AGGREGATES
 from millpond.frontend.time_calls import is_window_call, read_time_call
 from millpond.query.model import Expr, OutputColumn
@@ -49,10 +50,18 @@ def bind_item(reader: Reader, node: exp.Expr) -> Bound | Computed:
     except (SqlTypeError, SqlNameError):
         raise
     except SqlError as refusal:
-        computed = _read_computed(reader, node)
+        computed = _read_computed(reader, node) if _is_over_results(reader, node) else None
         if computed is None:
             raise refusal
         return computed
+
+
+def _is_over_results(reader: Reader, node: exp.Expr) -> bool:
+    """Whether an item is over groups or over several occurrences; over one, the refusal says more."""
+    if reader.grouped is not None:
+        return True
+    columns = (column for column in node.find_all(exp.Column) if not isinstance(column.this, exp.Star))
+    return len({reader.scope.find_column(column)[0].occurrence for column in columns}) > 1
 
 
 def _read_computed(reader: Reader, node: exp.Expr) -> Computed | None:
@@ -84,7 +93,7 @@ def _read_computed(reader: Reader, node: exp.Expr) -> Computed | None:
     computed.row = computed.row.this
     types = {str(i): part.type for i, part in enumerate(computed.parts) if part.type is not None}
     computed.type = find_expression_type(reader.statement, node, computed.row, types)
-    computed.name = reader.statement.slice(node)
+    computed.name = name_expression(reader.statement, node)
     mark_as_read(reader.statement, node)
     return computed if computed.parts else None
 

@@ -22,6 +22,7 @@ from millpond.errors import SqlError, SqlTypeError
 from millpond.frontend.constants import Bound
 from millpond.frontend.row_facts import find_facts
 from millpond.frontend.scope import Scope
+from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import Statement
 from millpond.query.model import Column, Derivation, Ref
 from millpond.query.types import BOOLEAN, INT, TIME_VALUE, TIMESTAMP, TINYINT, SqlType, find_type
@@ -75,7 +76,8 @@ def read_row_expression(scope: Scope, node: exp.Expr) -> Bound | None:
         return None
     alias, column = found
     mark_as_read(scope.statement, node)
-    return Bound(scope.derive(alias, column), column.type, column.name)
+    name = name_expression(scope.statement, node)
+    return Bound(scope.derive(alias, column), column.type, name)
 
 
 def mark_as_read(statement: Statement, node: exp.Expr) -> None:

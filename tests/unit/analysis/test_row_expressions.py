@@ -99,8 +99,8 @@ def test_strings_that_differ_in_case_are_different_columns() -> None:
 
 
 EXPRESSIONS = (
-    "A % 7", "A % -3", "A & 12", "LEAST(GREATEST(A, -2), 5)", "GREATEST(LEAST(A, 5), -2)", "A + 5", "A - 3", "4 + A",
-    "CASE WHEN A > 0 THEN 'p' WHEN A < -5 THEN 'n' END", "IF(A > N, 1, -1)",
+    "A % 7", "A % -3", "A & 12", "LEAST(GREATEST(A, -2), 5)", "GREATEST(LEAST(A, 5), -2)", "A + 5", "A - 3",
+    "4 + A",     "CASE WHEN A > 0 THEN 'p' WHEN A < -5 THEN 'n' END", "IF(A > N, 1, -1)",
     "CASE A WHEN 1 THEN 10 WHEN 2 THEN 20 ELSE 30 END", "LEAST(A, 3)", "LEAST(GREATEST(A, N), 5)",
 )  # fmt: skip
 
@@ -123,3 +123,21 @@ def test_facts_hold(expression: str) -> None:
         for fact in column.derivation.facts:
             holds = compile_condition(fact, {"S": 0})
             assert all(holds((row,)) is not False for row in made), fact
+
+
+@pytest.mark.parametrize(
+    ("item", "name"),
+    [
+        ("upper(B)", "upper(B)"),
+        ("A % 3 + 1", "((A % 3) + 1)"),
+        ("B LIKE 'x%'", "B LIKE x%"),
+        ("B || 'x' || B", "concat(B, x, B)"),
+        ("CAST(A AS STRING)", "CAST(A AS STRING)"),
+        ("CASE WHEN A > 1 THEN 'x' ELSE B END", "CASE WHEN (A > 1) THEN x ELSE B END"),
+        ("ROUND(SUM(D), 1)", "round(sum(D), 1)"),
+    ],
+)
+def test_output_columns_have_the_names_of_spark(item: str, name: str) -> None:
+    (query,) = parse(TABLES + f"SELECT {item} FROM S")
+    names = [column.name for column in query.projection] or list(query.columns)
+    assert names == [name]
