@@ -61,7 +61,8 @@ def _is_over_results(reader: Reader, node: exp.Expr) -> bool:
     if reader.grouped is not None:
         return True
     columns = (column for column in node.find_all(exp.Column) if not isinstance(column.this, exp.Star))
-    return len({reader.scope.find_column(column)[0].occurrence for column in columns}) > 1
+    owners = {reader.scope.find_column(column)[0].occurrence for column in columns}
+    return len(owners) > 1 or not owners.isdisjoint(reader.scope.extended)
 
 
 def _read_computed(reader: Reader, node: exp.Expr) -> Computed | None:

@@ -66,6 +66,8 @@ def find_derived(scope: Scope, node: exp.Expr) -> tuple[str, Column] | None:
     if len(owners) != 1:
         return None
     (alias,) = owners
+    if alias in scope.extended:  # COALESCE(x, 0) is not NULL in a row that an outer join adds
+        return None
     return alias, _make_column(scope, alias, node)
 
 
@@ -137,7 +139,11 @@ def _to_duckdb(row: exp.Expr, type_: SqlType) -> str:
 def find_expression_type(
     statement: Statement, node: exp.Expr, row: exp.Expr, types: Mapping[str, SqlType]
 ) -> SqlType:
-    """The type of an expression over columns of the given types; ``node`` is its place in the statement."""
+    """The type of an expression over columns of the given types; ``node`` is its place in the statement.
+
+    It is sqlglot's, which can differ from Spark's among numbers: ``IF(c, 1, 2)`` is BIGINT here and INT in
+    Spark, ``COALESCE`` of a DECIMAL and an INT has fewer digits, ``ROUND`` of a DECIMAL is a DOUBLE.
+    """
     typed = row.copy()
     for column in [*typed.find_all(exp.Column)]:
         column.set("table", exp.to_identifier(_ROW, quoted=True))

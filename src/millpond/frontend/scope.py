@@ -36,7 +36,8 @@ class Scope:
     ``derived`` collects the columns that the select computes, by alias and name.
     ``hidden`` columns need a qualifier: JOIN … USING has merged them with others of the same name.  A
     subquery has the scope around it as ``outer``; ``written`` are the aliases of its own occurrences as
-    written, where they had to be changed to be unique.
+    written, where they had to be changed to be unique.  ``extended`` are the aliases of occurrences that an
+    outer join can replace by NULLs; outside ON, no column can be derived from them before the join.
     """
 
     statement: Statement
@@ -46,6 +47,7 @@ class Scope:
     hidden: frozenset[Ref] = frozenset()
     outer: Scope | None = None
     written: Mapping[str, str] = field(default_factory=dict)
+    extended: set[str] = field(default_factory=set)
 
     def derive(self, alias: str, column: Column) -> Ref:
         """Add a derived column to an occurrence, unless it has it already."""

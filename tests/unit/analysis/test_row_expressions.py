@@ -45,6 +45,8 @@ UNBOUNDED = [
     ("SELECT A + 5, COUNT(*) FROM S GROUP BY A + 5", 0),
     ("SELECT year(E), COUNT(*) FROM S GROUP BY year(E)", 1),
     ("SELECT A, COUNT(*) FROM S WHERE B LIKE 'x%' GROUP BY A", 0),
+    ("SELECT B, COUNT(*) FROM S WHERE B LIKE 'x%' GROUP BY B", 1),
+    ("SELECT B, COUNT(*) FROM S WHERE B RLIKE '^[EF][0-9]+' GROUP BY B", 1),
     ("SELECT regexp_extract(B, '^([a-z]+)', 1), COUNT(*) FROM S GROUP BY 1", 1),
     ("SELECT COUNT(*) FROM S x, U y WHERE x.A * 2 < y.C * 3", 2),
     ("SELECT A, SUM(N), ROUND(SUM(N) / 2, 1) FROM S GROUP BY A", 0),
@@ -141,3 +143,13 @@ def test_output_columns_have_the_names_of_spark(item: str, name: str) -> None:
     (query,) = parse(TABLES + f"SELECT {item} FROM S")
     names = [column.name for column in query.projection] or list(query.columns)
     assert names == [name]
+
+
+def test_expressions_on_the_outer_side_are_computed_after_the_join() -> None:
+    """COALESCE is not NULL in a row without partner, so it must not be computed at the source."""
+    outer = "FROM S x LEFT JOIN R r ON upper(r.L) = x.B"
+    (query,) = parse(TABLES + f"SELECT coalesce(r.K, 0) AS k, upper(x.B) AS b {outer}")
+    assert [column.name for column in query.projection] == ["k", "b"]
+    assert [column.name for column in query.tables["R"].derived] == ["UPPER(L)"]
+    with pytest.raises(SqlError, match="not supported"):
+        parse(TABLES + f"SELECT x.A {outer} WHERE coalesce(r.K, 0) = 0")

@@ -39,8 +39,11 @@ class Realiser:
         for column in table.derived:
             if column.name not in wanted or column.derivation is None:
                 continue
-            free = [name for name in column.derivation.arguments if name not in taken]
+            arguments = column.derivation.arguments
+            free = [name for name in arguments if name not in taken]
             if not free:
+                if len(arguments) == 1 and wanted[column.name] is True:
+                    self._surround(table, column, table.column(arguments[0]), out)
                 continue
             argument = table.column(free[0])
             value = wanted[column.name]
@@ -48,6 +51,12 @@ class Realiser:
             out[argument.name] = inverse[value] if value in inverse else _transfer(value, argument.type)
             taken.add(argument.name)
         return out
+
+    def _surround(self, table: Table, column: Column, argument: Column, row: dict[str, Any]) -> None:
+        """Put a string that passes a filter, such as LIKE 'x%', before and after the value."""
+        passing = self._invert(table, column, argument, row).get(True)
+        if isinstance(passing, str) and isinstance(row[argument.name], str):
+            row[argument.name] = passing + row[argument.name] + passing
 
     def _invert(
         self, table: Table, column: Column, argument: Column, row: Mapping[str, Any]
