@@ -95,6 +95,7 @@ class _FromReader:
     hidden: set[Ref] = field(default_factory=set)
     derived: dict[str, dict[str, Column]] = field(default_factory=dict)
     columns: list[tuple[Ref, SqlType]] = field(default_factory=list)
+    extended: set[str] = field(default_factory=set)
 
     def read(self, node: exp.Select) -> FromClause:
         entries = list(_list_entries(self.statement, node))
@@ -109,6 +110,7 @@ class _FromReader:
             on = self._read_condition(entry, occurrence, every)
             if entry.join is not None:
                 joins.append(Join(occurrence.alias, entry.side, on))
+                self._extend(joins[-1])
         has_outer = any(join.side is not JoinSide.INNER for join in joins)
         if exists and any(join.side.keeps_right for join in joins):
             place = self.statement.keyword_at(node, "SEMI", "ANTI")
@@ -122,6 +124,13 @@ class _FromReader:
             tuple(self.columns),
         )
 
+    def _extend(self, join: Join) -> None:
+        """Note which occurrences the join can replace by NULLs, for all that is read after its ON."""
+        if join.side.keeps_left:
+            self.extended.add(join.alias)
+        if join.side.keeps_right:
+            self.extended |= {o.alias for o in self.occurrences if o.alias != join.alias}
+
     def _scope(self, seen: Sequence[Occurrence], later: Sequence[Occurrence] = ()) -> Scope:
         return Scope(
             self.statement,
@@ -131,6 +140,7 @@ class _FromReader:
             frozenset(self.hidden),
             self.outer,
             self.written,
+            self.extended | (self.outer.extended if self.outer is not None else set()),
         )
 
     def _read_occurrences(self, entries: Sequence[_Entry]) -> list[Occurrence]:

@@ -138,7 +138,6 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
         accept_only(statement, node.args["distinct"])
     clause = read_from(statement, node, tables)
     scope = clause.scope
-    scope.extended.update(find_extended(clause))
     items = _read_items(statement, node, clause)
     group_by = _read_group_by(scope, node.args.get("group"), items)
     is_grouped = group_by is not None or any(has_aggregate(item.node) for item in items)
@@ -170,19 +169,6 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
     select = map_occurrences(select, lambda o: with_derived(o, list(scope.derived.get(o.alias, {}).values())))
     refuse_misplaced_sessions(select)
     return _TypedSelect(select, tuple(each.type for each in bound), packed, projection)
-
-
-def find_extended(clause: FromClause) -> set[str]:
-    """The aliases of occurrences that an outer join can replace by NULLs."""
-    extended: set[str] = set()
-    before = {occurrence.alias for occurrence in clause.occurrences} - {join.alias for join in clause.joins}
-    for join in clause.joins:
-        if join.side.keeps_left:
-            extended.add(join.alias)
-        if join.side.keeps_right:
-            extended |= before
-        before.add(join.alias)
-    return extended
 
 
 # --- the select list ---------------------------------------------------------------------------------

@@ -153,3 +153,5 @@ def test_expressions_on_the_outer_side_are_computed_after_the_join() -> None:
     assert [column.name for column in query.tables["R"].derived] == ["UPPER(L)"]
     with pytest.raises(SqlError, match="not supported"):
         parse(TABLES + f"SELECT x.A {outer} WHERE coalesce(r.K, 0) = 0")
+    with pytest.raises(SqlError, match="not supported"):
+        parse(TABLES + f"SELECT x.A {outer} JOIN U u ON u.A = coalesce(r.K, 0)")
