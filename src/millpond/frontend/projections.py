@@ -2,6 +2,10 @@
 
 The aggregates, group columns and columns of several tables in such an item become columns of the result;
 what is computed from them is the query's projection, which is applied to each row as it is written.
+
+The verdict is that on the result before the projection.  Unbounded is confirmed on the columns that the
+projection leaves as they are, and on the number of rows.  Queries with a projection are checked; the engines
+do not apply it, so ``spark/admission.py`` refuses to run them.
 """
 
 from __future__ import annotations

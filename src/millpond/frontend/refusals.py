@@ -176,6 +176,10 @@ def unsupported_error(statement: Statement, node: exp.Expr) -> SqlError:
     if isinstance(node, exp.Func):
         called = statement.excerpt(node).partition("(")[0].strip() if statement.slice(node) else name
         called = (node.name if isinstance(node, exp.Anonymous) else called).upper()
+        first, _ = statement.span(node)
+        if statement.word(first + 1) != "(" and statement.word(first - 1) == "(":
+            # sqlglot records no position for the name of this function.
+            called, place = statement.word(first - 2), statement.token_at(first - 2)
         remedy = _FUNCTIONS.get(called)
         return SqlError(f"the function {one_line(called, 40)} is not supported", place, remedy)
     words = "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()

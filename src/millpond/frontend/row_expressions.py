@@ -4,7 +4,14 @@ Whatever the language does not read itself (CASE, LIKE, casts, functions of stri
 left to Spark: an expression over the columns of one occurrence becomes a column that is computed before
 anything else.  sqlglot knows the functions, their types, and how Spark and DuckDB spell them; there is no
 list of functions here.  Refused are only expressions that are not functions of the row: aggregates,
-subqueries, OVER, functions that make several rows, random numbers and the current time.
+subqueries, OVER, functions that make several rows, random numbers and the current time, and functions that
+sqlglot does not know, which might be any of these.
+
+Read are conditions of WHERE and ON, select items, GROUP BY, arguments of aggregates and FILTER.  Limits: a
+CHECK has no expressions; the value of an expression has a type of the language (no ARRAY, MAP, STRUCT or
+BINARY, which are possible inside); in WHERE and ON an expression has columns of one occurrence, and not of
+one that an outer join can replace by NULLs.  Expressions over aggregates or over several occurrences in the
+select list are projections (``projections``); HAVING has none.
 """
 
 from __future__ import annotations
