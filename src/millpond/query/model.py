@@ -130,8 +130,8 @@ class Table:
 
     @property
     def declared(self) -> Table:
-        """The declared table whose rows these are, or are computed from."""
-        return self if self.block is None else self.block.base
+        """The declared table whose rows these are, possibly only some of them; else the table itself."""
+        return self.block.base if isinstance(self.block, SemiJoin | NullRow) else self
 
 
 # --- expressions -----------------------------------------------------------------------------------
@@ -324,8 +324,69 @@ class NullRow:
     base: Table
 
 
+@dataclass(frozen=True)
+class Subquery:
+    """The rows of a query: a subquery in FROM, a WITH clause or a view that is not merged."""
+
+    query: Query
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """A column of ORDER BY.  As in Spark, NULL is the least value unless NULLS FIRST or LAST is written."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+
+class FrameUnit(Enum):
+    """How the frame of a window function is measured."""
+
+    ROWS = "ROWS"
+    RANGE = "RANGE"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rows around the current one that a window function sees.
+
+    Edges are relative to the current row: numbers of rows, or microseconds of time in a RANGE; negative ones
+    precede it, None is UNBOUNDED, 0 is CURRENT ROW.
+    """
+
+    unit: FrameUnit
+    start: int | None
+    end: int | None
+
+
+@dataclass(frozen=True)
+class WindowFunction:
+    """``function(arguments) OVER (PARTITION BY … ORDER BY … frame)``, computed as the column ``name``.
+
+    Arguments are columns of the table or constants; what is computed from columns is a derived column first.
+    Ranks and offsets (ROW_NUMBER, LAG …) have no frame.
+    """
+
+    name: str
+    type: SqlType
+    function: str
+    arguments: tuple[str | Literal, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    order_by: tuple[SortKey, ...] = ()
+    frame: Frame | None = None
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """The rows of ``base``, each with the values of window functions over the rows around it."""
+
+    base: Table
+    functions: tuple[WindowFunction, ...]
+
+
 # How a table is computed from declared ones.
-Block = SemiJoin | NullRow
+Block = SemiJoin | NullRow | Subquery | Windowed
 
 
 @dataclass(frozen=True)
