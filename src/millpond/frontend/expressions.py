@@ -85,7 +85,7 @@ def _bind(reader: Reader, node: exp.Expr) -> Bound:
         return found
     if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
         return _bind_column(reader, node)
-    if reader.grouped is not None or isinstance(node, exp.Mod):  # GROUP BY A + 5; A % 5 has a few values
+    if reader.grouped is not None or _has_few_values(reader, node):  # GROUP BY A + 5, SELECT A % 5
         derived = _bind_derived(reader, node)
         if derived is not None:
             return derived
@@ -115,6 +115,12 @@ def _bind_derived(reader: Reader, node: exp.Expr) -> Bound | None:
     if reader.grouped is not None and Ref(alias, column.name) not in reader.grouped:
         return None
     return read_row_expression(reader.scope, node)
+
+
+def _has_few_values(reader: Reader, node: exp.Expr) -> bool:
+    """Whether arithmetic has finitely many values whatever its operands, as ``A % 5`` has."""
+    found = find_derived(reader.scope, node) if isinstance(node, exp.Mod) else None
+    return found is not None and bool(found[1].derivation and found[1].derivation.facts)
 
 
 def has_aggregate(node: exp.Expr) -> bool:

@@ -69,16 +69,22 @@ REFUSED = [
 ]
 
 
+def judge(query: str) -> millpond.Verdict:
+    verdict = millpond.check(TABLES + query)
+    assert isinstance(verdict, millpond.Verdict)
+    return verdict
+
+
 @pytest.mark.parametrize("query", BOUNDED)
 def test_bounded(query: str) -> None:
-    verdict = millpond.check(TABLES + query)
+    verdict = judge(query)
     assert verdict.outcome == "bounded"
     assert verdict.assumptions == ()
 
 
 @pytest.mark.parametrize(("query", "assumptions"), UNBOUNDED)
 def test_unbounded(query: str, assumptions: int) -> None:
-    verdict = millpond.check(TABLES + query)
+    verdict = judge(query)
     assert verdict.outcome == "unbounded"
     assert len(verdict.assumptions) == assumptions, verdict.assumptions
     assert verdict.explain().count("assumed:") == assumptions
@@ -86,7 +92,7 @@ def test_unbounded(query: str, assumptions: int) -> None:
 
 @pytest.mark.parametrize("query", NOT_UNBOUNDED)
 def test_few_values_are_no_witness(query: str) -> None:
-    assert millpond.check(TABLES + query).outcome != "unbounded"
+    assert judge(query).outcome != "unbounded"
 
 
 @pytest.mark.parametrize(("query", "named"), REFUSED)
