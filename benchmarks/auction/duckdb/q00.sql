@@ -1,0 +1,1 @@
+SELECT auction, bidder, price, made_at FROM bids;

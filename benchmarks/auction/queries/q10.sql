@@ -1,0 +1,11 @@
+-- Every bid, with the day and the minute under which it is filed.
+-- expect: bounded
+-- because each bid is answered by itself
+CREATE STREAMING TABLE bids (
+  auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, note STRING, made_at TIMESTAMP
+) USING parquet OPTIONS (path 'data/bids', maxFilesPerTrigger '1')
+  TBLPROPERTIES ('watermark' = '4 seconds');
+
+SELECT auction, bidder, price, made_at,
+  date_format(made_at, 'yyyy-MM-dd') AS day, date_format(made_at, 'HH:mm') AS minute
+FROM bids;
