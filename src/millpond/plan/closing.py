@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan
 from millpond.query.buckets import Bucket, find_bucket
-from millpond.query.model import Ref, Select, Term
+from millpond.query.model import Expr, Ref, Select, Term
 from millpond.query.parts import THRESHOLD
 from millpond.query.time_order import TimeOrder, find_key_column, find_time_column
 from millpond.query.trees import is_aggregate, refs, substitute
@@ -54,6 +54,45 @@ def list_closings(plan: TimedPlan) -> list[Closing | None]:
         for term in plan.query.terms
         for closing in find_closings(term, [next(selects) for _ in term.selects])
     ]
+
+
+def find_output_delay(plan: TimedPlan, position: int) -> int | None:
+    """By how many microseconds the results still to come can be earlier than the watermark.
+
+    The time of a result is its column at ``position``: a timestamp, or an edge of a time bucket.  None if
+    there is no such delay: the results are not written in the order of time.
+    """
+    delays = [
+        _find_delay(needs, closing, needs.select.items[position].expression)
+        for needs, closing in zip(plan.selects, list_closings(plan), strict=True)
+    ]
+    known = [delay for delay in delays if delay is not None]
+    return max(known, default=0) if len(known) == len(delays) else None
+
+
+def _find_delay(needs: SelectNeeds, closing: Closing | None, time: Expr) -> int | None:
+    if not isinstance(time, Ref):
+        return None
+    if is_aggregate(needs.select):
+        if closing is None or time.occurrence != closing.column.occurrence or closing.end is not None:
+            return None
+        return closing.after - 1 + (0 if time == closing.column else closing.bucket.width)
+    width = 0
+    if time != find_time_column(needs.select, time.occurrence):
+        bucket = find_bucket(needs.select, time.occurrence, [time])
+        if bucket is None:
+            return None
+        width = 0 if time == bucket.end else bucket.width
+    lags = [0]
+    for need in (need for _, wanted in needs.parts for need in wanted):
+        (own,) = refs(need.part.rewrite(time))
+        if own.occurrence not in need.scope:
+            return None
+        for lag, _ in _find_partner_times(need, own):
+            if lag is None:
+                return None
+            lags.append(lag)
+    return max(lags) + width
 
 
 def find_closings(term: Term, selects: Sequence[SelectNeeds]) -> tuple[Closing | None, ...]:

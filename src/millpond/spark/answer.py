@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -48,18 +48,21 @@ class AnswerFrame:
     drops_late: bool = False
 
 
-def infer_result_schema(spark: SparkSession, query: Query) -> StructType:
-    """The names of the result columns, with the types that Spark's own analysis gives them."""
+def infer_result_schema(
+    spark: SparkSession, query: Query, blocks: Mapping[str, StructType] | None = None
+) -> StructType:
+    """The names of the result columns, with the types that Spark's own analysis gives them.
+
+    ``blocks`` are the schemas of the tables that are subqueries.
+    """
     session = spark.newSession()
-    for table in query.tables.values():
-        session.createDataFrame([], spark_schema(table)).createOrReplaceTempView(table.name)
-    has_windows = any(map(_has_window, query.tables.values()))
-    if has_windows:
+    schemas = {name: spark_schema(table) for name, table in query.tables.items()} | dict(blocks or {})
+    is_rendered = bool(blocks) or any(map(_has_window, query.tables.values()))
+    for name, table in query.tables.items():
         # Spark allows one window in a select, and gives it two fields; here it is two derived columns.
-        for table in query.tables.values():
-            schema = StructType([*spark_schema(table), *_derived_fields(table)])
-            session.createDataFrame([], schema).createOrReplaceTempView(table.name)
-    found = session.sql(_render_query(query) if has_windows else query.text).schema
+        schema = StructType([*schemas[name], *_derived_fields(table)]) if is_rendered else schemas[name]
+        session.createDataFrame([], schema).createOrReplaceTempView(name)
+    found = session.sql(_render_query(query) if is_rendered else query.text).schema
     fields = [
         StructField(name, _concrete_type(field.dataType))
         for name, field in zip(query.columns, found.fields, strict=True)

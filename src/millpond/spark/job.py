@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -31,7 +31,7 @@ class Job:
 
     ``end_of_input`` is a stream on which a row means that no more input will come; it contains the latest
     timestamp, if Spark knows it.  Only engines that hold rows back read it.  ``updates``: groups that close
-    are written whenever they change.
+    are written whenever they change.  ``blocks`` are the jobs of the tables that are subqueries, by name.
     """
 
     spark: SparkSession
@@ -41,6 +41,7 @@ class Job:
     end_of_input: DataFrame | None = None
     updates: bool = False
     rejected: RejectedRows = RejectedRows.DROP
+    blocks: Mapping[str, Job] = field(default_factory=dict)
 
     @property
     def query(self) -> Query:

@@ -8,8 +8,10 @@ from pyspark.sql import functions as F
 
 from millpond.engines.timed.compile import compile_timed
 from millpond.engines.timed.program import TimedProgram
+from millpond.plan.closing import find_output_delay
 from millpond.query.model import Table
 from millpond.runtime.duckdb import DuckDb
+from millpond.runtime.row_kinds import KIND, NOTE
 from millpond.runtime.sql import Dialect
 from millpond.spark.answer import (
     AnswerFrame,
@@ -18,10 +20,17 @@ from millpond.spark.answer import (
     duckdb_types,
     infer_result_schema,
 )
+from millpond.spark.blocks import OpenBlock, open_block
 from millpond.spark.job import Job
 from millpond.spark.operators.payloads import PAYLOAD_SCHEMA
 from millpond.spark.operators.rates import Mapper, RateMapper
-from millpond.spark.operators.timed import TIMESTAMP, EndOfInputMapper, TimedMapper, TimedProcessor
+from millpond.spark.operators.timed import (
+    TIMESTAMP,
+    BlockMapper,
+    EndOfInputMapper,
+    TimedMapper,
+    TimedProcessor,
+)
 from millpond.spark.rejected import reject_null_timestamps
 from millpond.spark.sources.opened import REASON, RECORD, OpenSource
 
@@ -35,20 +44,37 @@ class TimedEngine:
         return job.verdict.timed is not None
 
     def build(self, job: Job) -> AnswerFrame:
+        return self._build(job, None)
+
+    def build_block(self, job: Job, time: str) -> AnswerFrame:
+        """The answer to a block that another block reads in the order of its column ``time``.
+
+        Beside the results it reports how far they are.
+        """
+        assert job.verdict.timed is not None
+        delay = find_output_delay(job.verdict.timed, job.query.columns.index(time))
+        assert delay is not None, "the rows of a block come in the order of time"
+        return self._build(job, delay)
+
+    def _build(self, job: Job, delay: int | None) -> AnswerFrame:
         program = _compile_with_relations(job)
-        schema = infer_result_schema(job.spark, job.query)
+        blocks = {name: open_block(self, each, job.query.tables[name]) for name, each in job.blocks.items()}
+        schema = infer_result_schema(job.spark, job.query, {n: each.schema for n, each in blocks.items()})
         windows = {window["stream"] for window in job.verdict.state.windows}
         payloads = [
             _collect_stream(program, job.query.tables[name], source, name in windows)
             for name, source in job.sources.items()
             if job.query.tables[name].streaming
         ]
+        payloads += [_collect_block(program, name, each) for name, each in blocks.items()]
         if job.end_of_input is not None:
             payloads.append(job.end_of_input.mapInArrow(EndOfInputMapper(program).__call__, PAYLOAD_SCHEMA))
         extra = changelog_columns(program.aggregate, program.retracts)
-        processor = TimedProcessor(program, len(schema), duckdb_types(schema))
+        output_delay = None if delay is None else delay + program.hold
+        processor = TimedProcessor(program, len(schema), duckdb_types(schema), output_delay)
         frame = apply_processor(processor, payloads, schema, extra)
-        partitions = 1 if program.shards == 1 else None
+        is_whole = program.shards == 1 and all(each.partitions == 1 for each in blocks.values())
+        partitions = 1 if is_whole else None
         return AnswerFrame(frame, (*schema.names, *extra), stateful=True, partitions=partitions)
 
 
@@ -64,6 +90,15 @@ def _compile_with_relations(job: Job) -> TimedProgram:
             taken = rows.select(*(F.expr(text).alias(name) for name, text in each.columns)).toArrow()
             found[each.name] = db.query(each.reduce, {"batch": taken})
     return program.with_relations(found)
+
+
+def _collect_block(program: TimedProgram, name: str, block: OpenBlock) -> DataFrame:
+    """The rows of a block: the columns that the program uses and the timestamp; and its notes."""
+    time = next(c for c in program.time_columns if c.stream == name)
+    columns = [(TIMESTAMP, time.micros)]
+    columns += [column for each in program.inputs_of(name) for column in each.columns]
+    taken = block.frame.select(*(F.expr(text).alias(alias) for alias, text in columns), KIND, NOTE)
+    return taken.mapInArrow(BlockMapper(program, name).__call__, PAYLOAD_SCHEMA)
 
 
 def _collect_stream(program: TimedProgram, table: Table, source: OpenSource, watched: bool) -> DataFrame:

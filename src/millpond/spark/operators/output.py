@@ -55,16 +55,29 @@ def build_result_rows(db: DuckDb, rows: pa.Table, revision: int) -> Iterator[pa.
 
 def build_rejected_rows(rows: pa.Table) -> pa.Table:
     """Rows for the folder ``_rejected``, from a table with the columns stream, reason and record."""
-    columns = {f"_{name}": rows.column(name).cast(pa.string()) for name in ("stream", "reason", "record")}
-    columns["_kind"] = pa.array(np.full(rows.num_rows, RowKind.REJECTED, np.int8))
-    columns["_weight"] = pa.array(np.ones(rows.num_rows, np.int32))
-    return pa.table(columns)
+    kinds = pa.array(np.full(rows.num_rows, RowKind.REJECTED, np.int8))
+    return build_note_rows(rows.select(["stream", "reason", "record"]).append_column("kind", kinds))
+
+
+def build_note_rows(notes: pa.Table) -> pa.Table:
+    """Rows that are not results, from a table with their kind and their note; absent columns are NULL."""
+    columns = {
+        f"_{name}": notes.column(name).cast(TAIL[f"_{name}"])
+        for name in ("kind", "entries", "bytes", "stream", "reason", "record")
+        if name in notes.column_names
+    }
+    return pa.table({**columns, "_weight": pa.array(np.ones(notes.num_rows, np.int32))})
 
 
 def build_report_row(kind: int, entries: int, size: int = 0) -> pa.Table:
     """A report: how many ``entries`` there are, and how many bytes they take."""
     values = {"_kind": kind, "_weight": 1, "_entries": entries, "_bytes": size}
     return pa.table({name: pa.array([value], TAIL[name]) for name, value in values.items()})
+
+
+def build_progress_row(time: int, ended: bool) -> pa.Table:
+    """Says that all rows before a timestamp (in microseconds) are out, and whether the input has ended."""
+    return build_report_row(RowKind.PROGRESS, time, int(ended))
 
 
 def build_measure_row(name: str, value: int) -> pa.Table:

@@ -1,39 +1,42 @@
-"""What mappers send to shards: payloads, and rejected rows."""
+"""What mappers send to shards: payloads, and the notes that pass through (rejected rows, reports)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
+from millpond.runtime.row_kinds import RowKind
 from millpond.spark.sources.opened import REASON, RECORD
 
 # The number of shards of a large synopsis.  It is part of the state's layout: never change it.
 SHARDS = 32
 
-PAYLOAD_SCHEMA = "shard INT, payload BINARY, stream STRING, reason STRING, record STRING"
-_ARROW_SCHEMA = pa.schema(
+PAYLOAD_SCHEMA = (
+    "shard INT, payload BINARY, kind TINYINT, entries BIGINT, bytes BIGINT, stream STRING, reason STRING, "
+    "record STRING"
+)
+_NOTE_SCHEMA = pa.schema(
     [
-        ("shard", pa.int32()),
-        ("payload", pa.binary()),
+        ("kind", pa.int8()),
+        ("entries", pa.int64()),
+        ("bytes", pa.int64()),
         ("stream", pa.string()),
         ("reason", pa.string()),
         ("record", pa.string()),
     ]
 )
+_ARROW_SCHEMA = pa.schema([("shard", pa.int32()), ("payload", pa.binary()), *_NOTE_SCHEMA])
 
 
 def build_payload_batch(payloads: Sequence[bytes], shards: Sequence[int] | None = None) -> pa.RecordBatch:
     """One payload for each of the ``shards``; by default, these are numbered from 0 on."""
     count = len(payloads)
-    nothing = pa.nulls(count, pa.string())
     columns = [
         pa.array(range(count) if shards is None else shards, pa.int32()),
         pa.array(payloads, pa.binary()),
-        nothing,
-        nothing,
-        nothing,
+        *(pa.nulls(count, field.type) for field in _NOTE_SCHEMA),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA)
 
@@ -49,17 +52,21 @@ def split_rejected(stream: str, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, 
     if reasons.null_count == len(reasons):
         return batch, []
     bad = batch.filter(reasons.is_valid())
-    return batch.filter(reasons.is_null()), [_build_rejected_batch(stream, bad)]
+    count = bad.num_rows
+    notes = {
+        "kind": pa.array(np.full(count, RowKind.REJECTED, np.int8)),
+        "stream": pa.array([stream] * count, pa.string()),
+        "reason": bad.column(REASON),
+        "record": bad.column(RECORD),
+    }
+    return batch.filter(reasons.is_null()), [build_note_batch(notes, count)]
 
 
-def _build_rejected_batch(stream: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rejected rows for shards that hold no state: those with a negative number."""
-    count = rows.num_rows
+def build_note_batch(notes: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
+    """Notes for shards that hold no state: those with a negative number.  Absent columns are NULL."""
     columns = [
-        pa.array(-1 - (np.arange(count) % SHARDS), pa.int32()),
-        pa.nulls(count, pa.binary()),
-        pa.array([stream] * count, pa.string()),
-        rows.column(REASON).cast(pa.string()),
-        rows.column(RECORD).cast(pa.string()),
+        notes[field.name].cast(field.type) if field.name in notes else pa.nulls(count, field.type)
+        for field in _NOTE_SCHEMA
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA)
+    shards = pa.array(-1 - (np.arange(count) % SHARDS), pa.int32())
+    return pa.RecordBatch.from_arrays([shards, pa.nulls(count, pa.binary()), *columns], schema=_ARROW_SCHEMA)

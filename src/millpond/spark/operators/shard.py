@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from millpond.runtime.duckdb import DuckDb
-from millpond.spark.operators.output import build_rejected_rows, to_pandas
+from millpond.spark.operators.output import build_note_rows, to_pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +27,7 @@ def get_worker_duckdb(threads: int = 1) -> DuckDb:
 
 
 class ShardProcessor(StatefulProcessor):
-    """Holds the state of a shard as binary values by integer key, and lets rejected rows pass through.
+    """Holds the state of a shard as binary values by integer key, and lets notes pass through.
 
     The name and the schema of the map state are part of every checkpoint.
     """
@@ -48,8 +48,8 @@ class ShardProcessor(StatefulProcessor):
         (shard,) = key
         if shard < 0:
             for frame in rows:
-                rejected = pa.Table.from_pandas(frame, preserve_index=False)
-                yield to_pandas(build_rejected_rows(rejected), self.width)
+                notes = pa.Table.from_pandas(frame, preserve_index=False)
+                yield to_pandas(build_note_rows(notes), self.width)
             return
         payloads = [data for frame in rows for data in frame["payload"]]
         yield from (to_pandas(table, self.width) for table in self.process(int(shard), payloads))

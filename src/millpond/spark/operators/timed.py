@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from millpond.engines.timed.micro_batch import advance_state
 from millpond.engines.timed.program import TimedProgram
 from millpond.engines.timed.reorder_buffer import (
+    BEGINNING,
     END,
     list_late_rows,
     release_rows,
@@ -27,12 +28,18 @@ from millpond.engines.timed.reorder_buffer import (
 from millpond.engines.timed.row_chunks import ChunkCache
 from millpond.engines.timed.sharding import SHARD_NUMBERS, divide_rows
 from millpond.engines.timed.state import ShardState, decode_payload, encode_payload, merge_payloads
-from millpond.runtime.row_kinds import LATE, RowKind
-from millpond.spark.operators.output import build_rejected_rows, build_report_row, build_result_rows
-from millpond.spark.operators.payloads import build_payload_batch, split_rejected
+from millpond.runtime.row_kinds import KIND, LATE, NOTE, RowKind
+from millpond.spark.operators.output import (
+    build_progress_row,
+    build_rejected_rows,
+    build_report_row,
+    build_result_rows,
+)
+from millpond.spark.operators.payloads import build_note_batch, build_payload_batch, split_rejected
 from millpond.spark.operators.rates import RATES_SHARD, process_rates
 from millpond.spark.operators.shard import ShardProcessor, get_worker_duckdb
 
+_NOTE_FIELDS = ("entries", "bytes", "stream", "reason", "record")
 # The column with the timestamp of every row, also of rows that cannot match.
 TIMESTAMP = "_timestamp"
 
@@ -71,6 +78,47 @@ class TimedMapper:
 
 
 @dataclass(frozen=True)
+class BlockMapper:
+    """Collects a task's rows of a block, whose operator has reported how far it is; its notes pass through.
+
+    The block emits its rows in order, except for those of one micro-batch; only its report tells which rows
+    are still to come.
+    """
+
+    program: TimedProgram
+    stream: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        inputs = self.program.inputs_of(self.stream)
+        db = get_worker_duckdb()
+        parts: dict[str, list[pa.Table]] = {each.name: [] for each in inputs}
+        out: list[int] = []  # timestamps before which all rows are out
+        last: list[int] = []  # timestamps of rows
+        has_ended = False
+        for batch in batches:
+            kinds = batch.column(KIND)
+            rows = batch.filter(pc.equal(kinds, int(RowKind.RESULT)))
+            for each in inputs:
+                parts[each.name].append(db.query(each.reduce, {"batch": rows}))
+            last += [pc.max(rows.column(TIMESTAMP)).as_py()] if rows.num_rows else []
+            notes = batch.filter(pc.not_equal(kinds, int(RowKind.RESULT)))
+            fields = dict(zip(_NOTE_FIELDS, notes.column(NOTE).flatten(), strict=True))
+            is_progress = pc.equal(notes.column(KIND), int(RowKind.PROGRESS))
+            out += pc.filter(fields["entries"], is_progress).to_pylist()
+            has_ended |= 1 in pc.filter(fields["bytes"], is_progress).to_pylist()
+            others = pc.invert(is_progress)
+            kept = {name: pc.filter(column, others) for name, column in fields.items()}
+            kept["kind"] = pc.filter(notes.column(KIND), others)
+            if len(kept["kind"]):
+                yield build_note_batch(kept, len(kept["kind"]))
+        rows_by_input = {name: pa.concat_tables(tables) for name, tables in parts.items() if tables}
+        latest = max(out + (last if has_ended else []), default=None)
+        progress = {} if latest is None else {self.stream: latest}
+        divided = divide_rows(inputs, self.program.shards, rows_by_input)
+        yield _build_payloads(self.program, divided, progress)
+
+
+@dataclass(frozen=True)
 class EndOfInputMapper:
     """Tells the processor that no more input will come, when a row arrives on the end-of-input stream."""
 
@@ -93,11 +141,20 @@ class TimedProcessor(ShardProcessor):
     """Holds the reorder buffer and the partial matches of a shard.
 
     All streams share one order of time.  If there is only one shard, its task uses all cores of the machine.
+    The rows of a block that another block reads can be earlier than the watermark by ``output_delay``
+    microseconds; the processor then reports the progress of its output.
     """
 
-    def __init__(self, program: TimedProgram, width: int, types: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        program: TimedProgram,
+        width: int,
+        types: Sequence[str] | None,
+        output_delay: int | None = None,
+    ) -> None:
         super().__init__(width, types)
         self.program = program
+        self.output_delay = output_delay
         self.started = time.time()
 
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
@@ -118,6 +175,8 @@ class TimedProcessor(ShardProcessor):
                 yield from build_result_rows(db, found, state.revision)
         yield build_report_row(RowKind.STATE, state.count_entries(), state.size)
         yield build_report_row(RowKind.BUFFERED, state.count_held_rows())
+        if self.output_delay is not None and state.clock.watermark != BEGINNING:
+            yield build_progress_row(state.clock.watermark - self.output_delay, release.has_ended)
 
 
 def _build_late_rows(program: TimedProgram, late: Mapping[str, pa.Table]) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millpond.query.model import Table
@@ -13,12 +14,17 @@ def add_derived_columns(source: OpenSource, table: Table) -> OpenSource:
 
     A row is repeated for each window that it lies in; a rejected row is not.
     """
-    frame = source.frame
+    is_row = F.col(REASON).isNull() if source.rejects else F.lit(True)
+    return OpenSource(derive_columns(source.frame, table, is_row), source.rejects)
+
+
+def derive_columns(frame: DataFrame, table: Table, is_row: Column) -> DataFrame:
+    """The frame with the table's derived columns; only rows for which ``is_row`` holds are repeated."""
     for column in table.derived:
         derivation = column.derivation
         assert derivation is not None
         value = F.expr(derivation.sql)
         if derivation.repeated:
-            value = F.explode_outer(F.when(F.col(REASON).isNull(), value) if source.rejects else value)
+            value = F.explode_outer(F.when(is_row, value))
         frame = frame.withColumn(column.name, value)
-    return OpenSource(frame, source.rejects)
+    return frame
