@@ -10,9 +10,10 @@ from sqlglot import exp
 from millpond.errors import SqlError, SqlNameError, SqlTypeError, one_line
 from millpond.frontend.conditions import read_row_condition
 from millpond.frontend.expressions import Reader
-from millpond.frontend.refusals import accept_only, unsupported_error
+from millpond.frontend.refusals import accept_only, is_type_name, unsupported_error
 from millpond.frontend.scope import Scope, list_names, read_name, read_table_name
 from millpond.frontend.statement import Statement
+from millpond.frontend.suggestions import suggest_name
 from millpond.query.durations import parse_duration, parse_rate
 from millpond.query.model import Column, Condition, Occurrence, SourceSpec, Table, time_columns
 from millpond.query.types import MAX_PRECISION, PLAIN_TYPES, STRING, SqlType, decimal
@@ -20,7 +21,19 @@ from millpond.query.types import MAX_PRECISION, PLAIN_TYPES, STRING, SqlType, de
 # sqlglot's own names of the types, for example TEXT for STRING and TIMESTAMPTZ for TIMESTAMP.
 _TYPES = {exp.DataType.build(type_.name, dialect="spark").this: type_ for type_ in PLAIN_TYPES}
 TYPE_NAMES = ", ".join([*(type_.name for type_ in PLAIN_TYPES), "DECIMAL"])
-_FORM = "write CREATE [STREAMING] TABLE name (column type, …) USING format OPTIONS (…) TBLPROPERTIES (…)"
+# The properties of streams; ``cardinality.COLUMN`` is a promise about a column.
+_PROPERTIES = ("time", "watermark", "idle", "rate")
+_CARDINALITY = "cardinality."
+TABLE_FORM = "write CREATE [STREAMING] TABLE name (column type, …) USING format OPTIONS (…) TBLPROPERTIES (…)"
+
+
+def describe_types(word: str) -> str:
+    """The remedy for a word that is not a type: the nearest type, or all of them.
+
+    >>> describe_types("INTT")
+    'did you mean INT?'
+    """
+    return suggest_name(word, TYPE_NAMES.split(", ")) or f"the types are {TYPE_NAMES}"
 
 
 @dataclass
@@ -41,13 +54,13 @@ def read_table(statement: Statement) -> Table:
         raise SqlError(
             "this CREATE statement is not supported",
             statement.token_at(0),
-            f"{_FORM}; put a format with dots in `…`",
+            f"{TABLE_FORM}; put a format with dots in `…`",
         )
     if tree.args.get("kind") != "TABLE":
         construct = " ".join(
             statement.word(i) for i in range(min(3, len(statement.tokens))) if i not in statement.leaves
         )
-        raise SqlError(f"{one_line(construct)} is not supported", statement.token_at(0), _FORM)
+        raise SqlError(f"{one_line(construct)} is not supported", statement.token_at(0), TABLE_FORM)
     if tree.args.get("expression"):
         message = "CREATE TABLE AS SELECT is not supported"
         raise SqlError(
@@ -56,7 +69,7 @@ def read_table(statement: Statement) -> Table:
     accept_only(statement, tree, "this", "kind", "exists", "properties")
     clauses = _read_clauses(statement, tree.args.get("properties"))
     if not isinstance(tree.this, exp.Schema):
-        raise SqlError("CREATE TABLE without columns is not supported", statement.at(tree.this), _FORM)
+        raise SqlError("CREATE TABLE without columns is not supported", statement.at(tree.this), TABLE_FORM)
     accept_only(statement, tree.this, "this", "expressions")
     name = read_table_name(statement, tree.this.this)
     columns, checks = _read_columns(statement, tree.this)
@@ -142,6 +155,8 @@ def _read_type(statement: Statement, node: exp.ColumnDef) -> SqlType:
     parameters = [each.this for each in kind.expressions if isinstance(each, exp.DataTypeParam)]
     numbers = [int(each.name) for each in parameters if each.name.isdecimal() and len(each.name) < 10]
     word = statement.word(statement.span(node.this)[0] + 1)
+    if not is_type_name(word) and kind.this in (*_TYPES, exp.DType.DECIMAL):  # a name of another dialect
+        raise _unknown_type(statement, node, word, f"write {_TYPES.get(kind.this, 'DECIMAL')}")
     if kind.this == exp.DType.DECIMAL:
         precision, scale = (*numbers, *(10, 0)[len(numbers) :])[:2]
         fits = 0 <= scale <= precision <= MAX_PRECISION and precision > 0
@@ -154,11 +169,20 @@ def _read_type(statement: Statement, node: exp.ColumnDef) -> SqlType:
             raise SqlTypeError(f"{one_line(word)} needs a length", place, "write STRING")
         return STRING
     if kind.this not in _TYPES:
-        remedy = "write TIMESTAMP" if word.startswith("TIMESTAMP") else f"the types are {TYPE_NAMES}"
-        raise SqlTypeError(f"the type {one_line(word, 40)} is not supported", place, remedy)
+        raise _unknown_type(
+            statement, node, word, "write TIMESTAMP" if word.startswith("TIMESTAMP") else None
+        )
     if kind.expressions:
         raise SqlTypeError(f"{one_line(word)} takes no parameters", place, f"write {_TYPES[kind.this]}")
     return _TYPES[kind.this]
+
+
+def _unknown_type(statement: Statement, node: exp.ColumnDef, word: str, remedy: str | None) -> SqlTypeError:
+    index = statement.span(node.this)[0] + 1
+    if is_type_name(word):  # INT UNSIGNED
+        word = f"{word} {statement.word(index + 1)}"
+    message = f"the type {one_line(word, 40)} is not supported"
+    return SqlTypeError(message, statement.token_at(index), remedy or describe_types(word))
 
 
 # --- clauses -----------------------------------------------------------------------------------------
@@ -179,6 +203,7 @@ def _read_clauses(statement: Statement, node: exp.Expr | None) -> _Clauses:
                 _read_setting(statement, option, clauses.options)
         elif type(each) is exp.Property:
             key = _read_setting(statement, each, clauses.properties)
+            _check_property(statement, each, key)
             clauses.values[key] = each.args["value"]
         elif not isinstance(each, exp.SchemaCommentProperty):
             raise unsupported_error(statement, each)
@@ -192,7 +217,7 @@ def _read_setting(statement: Statement, node: exp.Expr, settings: dict[str, str]
     """Add a pair of OPTIONS or TBLPROPERTIES; the properties of ours ignore case."""
     accept_only(statement, node, "this", "value")
     key, value = _read_key(statement, node.this), node.args["value"]
-    key = key.lower() if key.lower() in ("time", "watermark", "idle", "rate") else key
+    key = key.lower() if key.lower() in _PROPERTIES else key
     if key.lower() in {each.lower() for each in settings}:
         raise SqlError(f"{one_line(key, 40)} is given twice", statement.at(node), "give it once")
     sign = "-" if isinstance(value, exp.Neg) else ""
@@ -203,6 +228,18 @@ def _read_setting(statement: Statement, node: exp.Expr, settings: dict[str, str]
         )
     settings[key] = str(inner.this).lower() if isinstance(inner, exp.Boolean) else sign + inner.name
     return key
+
+
+def _check_property(statement: Statement, node: exp.Expr, key: str) -> None:
+    """Refuse a property that is not known: a misspelt one would be a promise that is not kept."""
+    if key in _PROPERTIES or key.lower().startswith(_CARDINALITY):
+        return
+    if not any(statement.word(index) == "TBLPROPERTIES" for index in range(len(statement.tokens))):
+        place = statement.keyword_at(node, "WITH")
+        raise SqlError("WITH is not supported here", place, "write USING and OPTIONS")
+    known = [*_PROPERTIES, f"{_CARDINALITY}COLUMN"]
+    message = f"there is no property {one_line(key, 40)}"
+    raise SqlNameError(message, statement.at(node), f"the properties are {list_names(key, known)}")
 
 
 def _read_key(statement: Statement, node: exp.Expr) -> str:

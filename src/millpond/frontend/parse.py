@@ -8,7 +8,6 @@ Time and stack are bounded for any text.
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,17 +20,17 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
 from millpond.errors import SqlError, SqlNameError, one_line
-from millpond.frontend.catalog import TYPE_NAMES, read_table
+from millpond.frontend.catalog import read_table
 from millpond.frontend.guards import guard_statements, guard_text
 from millpond.frontend.refusals import describe_unsupported_statement, refuse_unread_words
 from millpond.frontend.select import read_query
 from millpond.frontend.statement import Statement, position
+from millpond.frontend.syntax_errors import describe_syntax_error, describe_unclosed
 from millpond.query.model import Query, Table
 
 # Stack frames to add: sqlglot makes about 20 nested calls for a level of parentheses.
 _FRAMES = 6_000
 _LOCK = RLock()
-_QUOTES = {"'": "string", '"': "string", "`": "quoted name", "/*": "comment"}
 
 
 def parse(text: str) -> list[Query]:
@@ -179,17 +178,7 @@ def _tokenize(text: str) -> list[Token]:
     try:
         return list(Spark().tokenize(text))
     except SqlglotError:
-        raise _unclosed_error(text) from None
-
-
-def _unclosed_error(text: str) -> SqlError:
-    """The error for a string, quoted name or comment that is not closed, at the position where it opens."""
-    closed = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`(?:``|[^`])*`|/\*.*?\*/|--[^\n]*"
-    for found in re.finditer(rf"{closed}|(?P<open>'|\"|`|/\*)", text, re.DOTALL):
-        if found["open"]:
-            place = position(text, found.start())
-            return SqlError(f"a {_QUOTES[found['open']]} starts here and is not closed", place, "close it")
-    return SqlError("the text ends in a string, a quoted name or a comment", remedy="close it")
+        raise describe_unclosed(text) from None
 
 
 def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
@@ -201,7 +190,7 @@ def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
     try:
         trees = Spark().parser().parse(tokens, text)
     except ParseError as error:
-        raise _syntax_error(text, tokens, error) from None
+        raise describe_syntax_error(text, tokens, error) from None
     except RecursionError:
         raise
     except Exception:  # sqlglot may raise anything; the cause is the text
@@ -239,26 +228,3 @@ def _merge_tokens(text: str, tokens: list[Token]) -> list[Token]:
 def _merge_two(first: Token, second: Token, kind: TokenType, between: str) -> Token:
     text = first.text + between + second.text
     return Token(kind, text, second.line, second.col, first.start, second.end)
-
-
-def _syntax_error(text: str, tokens: list[Token], error: ParseError) -> SqlError:
-    """The error for a text that sqlglot does not parse."""
-    found = error.errors[0] if error.errors else {}
-    near, description = one_line(str(found.get("highlight") or ""), 40), str(found.get("description") or "")
-    at = (found.get("line"), found.get("col"))
-    place = position(
-        text, next((token.start for token in tokens if (token.line, token.col) == at), tokens[-1].start)
-    )
-    in_create = tokens[0].text.upper() == "CREATE"
-    remedy = (
-        f"the types are {TYPE_NAMES}"
-        if in_create
-        else "check the words before it, and put ; between statements"
-    )
-    if "missing for" in description or "but got" in description or not near:
-        return SqlError(f"something is missing after {near or 'this'}", place, "complete the statement")
-    if description.startswith("Expecting"):
-        return SqlError(
-            f"expected {one_line(description[9:], 20)} at {near}", place, remedy if in_create else "close it"
-        )
-    return SqlError(f"{near} is not expected here", place, remedy)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from millpond.errors import SqlError, one_line
+from millpond.errors import Position, SqlError, one_line
 from millpond.frontend.statement import Statement
+from millpond.frontend.suggestions import suggest_function
 from millpond.query.durations import INTERVAL_WORDS
 
 _NO_END = "the answer never ends; limit the rows where you read them"
@@ -140,25 +141,42 @@ _FUNCTIONS = {
     "MEAN": "write AVG",
     "EVERY": "write MIN",
     "PERCENTILE": "PERCENTILE(x, 0.5) is MEDIAN(x)",
-    "MOD": "write %",
-    "ISNULL": "write IS NULL",
-    "ISNOTNULL": "write IS NOT NULL",
+    "TUMBLE": "write window(ts, '10 minutes')",
+    "HOP": "write window(ts, '10 minutes', '5 minutes'), with the width before the slide",
+    "SESSION": "write session_window(ts, '10 minutes')",
     **dict.fromkeys(("DATE", "TO_DATE"), "write a constant as DATE '…'"),
     **dict.fromkeys(("TIMESTAMP", "TO_TIMESTAMP"), "write a constant as TIMESTAMP '…'"),
 }
+# Functions whose value does not follow from the row, by what it follows from.
+CLOCK_FUNCTIONS = (
+    *(exp.CurrentDate, exp.CurrentDatetime, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentTimestampLTZ),
+    *(exp.Localtime, exp.Localtimestamp, exp.Systimestamp, exp.UtcDate, exp.UtcTime, exp.UtcTimestamp),
+)
+RANDOM_FUNCTIONS = (exp.Rand, exp.Randn, exp.Randstr, exp.Uniform, exp.Uuid, exp.Shuffle)
+_CLOCK_WORDS = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME")  # these need no parentheses
+_CLOCK_NAMES = ("NOW", "GETDATE", "SYSDATE", "CURRENT_WATERMARK", "PROCTIME")
+_RANDOM_NAMES = ("MONOTONICALLY_INCREASING_ID", "SPARK_PARTITION_ID", "INPUT_FILE_NAME")
+_CLOCK = "is the current time, which is not supported: the answer would change although no row arrives"
+_RANDOM = "is not supported: its value does not follow from the row"
+_SEVERAL_ROWS = "is not supported: it makes several rows of one"
 # Statements that start with something else than CREATE or SELECT.
 _STATEMENTS: dict[str, tuple[str, str | None]] = {
     "WITH": _NODES["With"],
     "FROM": ("FROM before SELECT", "start with SELECT"),
     "VALUES": _NODES["Values"],
 }
-_WORDS = frozenset(
+_TYPES = frozenset(
+    """
+    BOOLEAN TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG DECIMAL DEC NUMERIC FLOAT REAL DOUBLE STRING
+    VARCHAR CHAR CHARACTER DATE TIMESTAMP
+    """.split()  # noqa: SIM905 (a list of words reads better)
+)
+_WORDS = _TYPES | frozenset(
     """
     SELECT DISTINCT ALL FROM AS JOIN INNER CROSS ON WHERE AND OR NOT GROUP BY HAVING UNION BETWEEN IN IS NULL
     LEFT RIGHT FULL OUTER SEMI ANTI TRUE FALSE CAST TRY_CAST CASE WHEN THEN ELSE END FILTER ::
     CREATE STREAMING TABLE IF EXISTS CHECK CONSTRAINT USING OPTIONS TBLPROPERTIES COMMENT
-    BOOLEAN TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG DECIMAL DEC NUMERIC FLOAT REAL DOUBLE STRING
-    VARCHAR CHAR CHARACTER DATE TIMESTAMP ( ) , . * + - / % = == < <= > >= <> != !
+    ( ) , . * + - / % = == < <= > >= <> != !
     """.split()  # noqa: SIM905 (a list of words reads better)
 )
 _AFTER_COMMA = frozenset((")", ",", "FROM", "WHERE", "GROUP BY", "HAVING", "UNION", ""))
@@ -172,24 +190,51 @@ def unsupported_error(statement: Statement, node: exp.Expr) -> SqlError:
         if remedy is _SUBQUERY and node.find_ancestor(exp.Where, exp.Having):
             remedy = None  # as a table in FROM it could repeat rows
         return _construct_error(statement, node, construct, remedy)
-    place = statement.at(node)
     if isinstance(node, exp.Func):
-        called = statement.excerpt(node).partition("(")[0].strip() if statement.slice(node) else name
-        called = (node.name if isinstance(node, exp.Anonymous) else called).upper()
-        first, _ = statement.span(node)
-        if statement.word(first + 1) != "(" and statement.word(first - 1) == "(":
-            # sqlglot records no position for the name of this function.
-            called, place = statement.word(first - 2), statement.token_at(first - 2)
-        remedy = _FUNCTIONS.get(called)
-        return SqlError(f"the function {one_line(called, 40)} is not supported", place, remedy)
+        return _function_error(statement, node)
     words = "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
-    return SqlError(f"{words} ({statement.excerpt(node)}) is not supported", place, UPSTREAM)
+    return SqlError(f"{words} ({statement.excerpt(node)}) is not supported", statement.at(node), UPSTREAM)
+
+
+def _function_error(statement: Statement, node: exp.Func) -> SqlError:
+    """The error for a function, by its name as the user wrote it."""
+    called, place = _find_call(statement, node)
+    name = one_line(called, 40)
+    if isinstance(node, CLOCK_FUNCTIONS) or called in _CLOCK_NAMES:
+        return SqlError(f"{name} {_CLOCK}", place)
+    if isinstance(node, RANDOM_FUNCTIONS) or called in _RANDOM_NAMES:
+        return SqlError(f"the function {name} {_RANDOM}", place)
+    if isinstance(node, exp.UDTF):
+        return SqlError(f"the function {name} {_SEVERAL_ROWS}", place)
+    remedy = _FUNCTIONS.get(called)
+    if isinstance(node, exp.Anonymous):
+        remedy = remedy or suggest_function(called)
+    return SqlError(f"the function {name} is not supported", place, remedy)
+
+
+def _find_call(statement: Statement, node: exp.Func) -> tuple[str, Position]:
+    """The name of a function in upper case, and its place."""
+    if isinstance(node, CLOCK_FUNCTIONS) and "start" not in node.meta:
+        called = "UNIX_TIMESTAMP" if isinstance(node.parent, exp.StrToUnix) else node.sql_name()
+        return called, statement.keyword_at(node, *_CLOCK_WORDS)
+    called = statement.excerpt(node).partition("(")[0].strip() or type(node).__name__
+    called = (node.name if isinstance(node, exp.Anonymous) else called).upper()
+    first, _ = statement.span(node)
+    if statement.word(first + 1) != "(" and statement.word(first - 1) == "(":
+        # sqlglot records no position for the name of this function.
+        return statement.word(first - 2), statement.token_at(first - 2)
+    return called, statement.at(node)
 
 
 def _construct_error(statement: Statement, node: exp.Expr, construct: str, remedy: str | None) -> SqlError:
     keywords = _KEYWORDS.get(construct) or [each.split()[0] for each in construct.split(" or ")]
     place = statement.keyword_at(node, *keywords)
     return SqlError(f"{construct} is not supported", place, remedy)
+
+
+def is_type_name(word: str) -> bool:
+    """Whether a word in upper case is a type of the language."""
+    return word in _TYPES
 
 
 def describe_unsupported_statement(word: str) -> tuple[str, str | None]:
@@ -225,6 +270,7 @@ def refuse_unread_words(statement: Statement) -> None:
         misplaced = word in ("DISTINCT", "ALL") and before not in ("SELECT", "UNION", "(")
         if misplaced or not words.issuperset(word.split()):
             message = f"{one_line(word, 40)} is not supported here"
-            raise SqlError(message, statement.token_at(index), _FUNCTIONS.get(word))
+            remedy = _USING if is_create and word == "WITH" else _FUNCTIONS.get(word)
+            raise SqlError(message, statement.token_at(index), remedy)
         if word == "," and index + 1 not in statement.leaves and statement.word(index + 1) in _AFTER_COMMA:
             raise SqlError("nothing follows this comma", statement.token_at(index), "leave the comma out")

@@ -27,6 +27,7 @@ from sqlglot.schema import MappingSchema
 
 from millpond.errors import SqlError, SqlTypeError
 from millpond.frontend.constants import Bound
+from millpond.frontend.refusals import CLOCK_FUNCTIONS, RANDOM_FUNCTIONS
 from millpond.frontend.row_facts import find_facts
 from millpond.frontend.scope import Scope
 from millpond.frontend.spark_names import name_expression
@@ -37,8 +38,7 @@ from millpond.query.types import BOOLEAN, INT, TIME_VALUE, TIMESTAMP, TINYINT, S
 # Nodes whose value is not determined by the columns of one row.
 _NOT_OF_THE_ROW = (
     *(exp.AggFunc, exp.Query, exp.Subquery, exp.Window, exp.WithinGroup, exp.Filter, exp.Exists, exp.Star),
-    *(exp.UDTF, exp.Rand, exp.Randn, exp.Uuid, exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp),
-    *(exp.CurrentDatetime, exp.CurrentUser, exp.Placeholder, exp.Parameter),
+    *(*CLOCK_FUNCTIONS, *RANDOM_FUNCTIONS, exp.UDTF, exp.CurrentUser, exp.Placeholder, exp.Parameter),
     *(exp.Tuple, exp.Cube, exp.Rollup, exp.GroupingSets),
 )
 _TYPE_NAMES = {"TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMP"}
@@ -50,14 +50,12 @@ def is_row_expression(node: exp.Expr) -> bool:
 
     A function that sqlglot does not know might be an aggregate, so it is none.
     """
-    if node.find(*_NOT_OF_THE_ROW, exp.Anonymous) is not None:
-        return False
-    return node.find(exp.Column) is not None
+    return all(map(is_row_function, node.walk())) and node.find(exp.Column) is not None
 
 
 def find_obstacle(node: exp.Expr) -> exp.Expr:
     """The first node in an expression that is not a function of the row; the node itself without one."""
-    return node.find(*_NOT_OF_THE_ROW, exp.Anonymous) or node
+    return next((each for each in node.walk() if not is_row_function(each)), node)
 
 
 def is_row_function(node: exp.Expr) -> bool:

@@ -16,7 +16,7 @@ from millpond.frontend.expressions import Reader, bind_star_column, has_aggregat
 from millpond.frontend.joins import FromClause, read_from
 from millpond.frontend.projections import Computed, bind_item
 from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
-from millpond.frontend.row_expressions import read_row_expression
+from millpond.frontend.row_expressions import find_obstacle, read_row_expression
 from millpond.frontend.scope import Scope, read_name
 from millpond.frontend.sessions import refuse_misplaced_sessions, split_session
 from millpond.frontend.statement import Statement
@@ -312,8 +312,11 @@ def _read_group_column(scope: Scope, node: exp.Expr, items: Sequence[_SelectItem
     if derived is not None:
         assert isinstance(derived.expression, Ref)
         return derived.expression
-    if isinstance(target, exp.Rollup | exp.Cube | exp.GroupingSets):
-        raise unsupported_error(statement, target)
+    obstacle = find_obstacle(target)
+    if isinstance(obstacle, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Func) and not has_aggregate(
+        target
+    ):
+        raise unsupported_error(statement, obstacle)
     message = f"GROUP BY {statement.excerpt(node)} is not supported"
     raise SqlError(message, statement.at(node), UPSTREAM)
 

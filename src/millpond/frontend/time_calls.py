@@ -9,7 +9,8 @@ from sqlglot import TokenType, exp
 
 from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend.constants import Bound
-from millpond.frontend.row_expressions import is_row_expression
+from millpond.frontend.refusals import unsupported_error
+from millpond.frontend.row_expressions import find_obstacle, is_row_expression
 from millpond.frontend.scope import Scope
 from millpond.frontend.statement import Statement
 from millpond.frontend.time_functions import (
@@ -109,8 +110,13 @@ def _refuse_other_arguments(statement: Statement, node: exp.Expr) -> None:
         if is_row_expression(node):
             return
         if function == "EXTRACT" or find_maker(function) is not None:
+            obstacle = node if is_window_call(node) else find_obstacle(node)
+            if not isinstance(obstacle, exp.AggFunc) and obstacle.find(exp.Column) is None:
+                raise unsupported_error(statement, obstacle)
             message = f"{statement.excerpt(node)} is not supported"
             remedy = f"apply {function} to a TIMESTAMP column, with constants as its other arguments"
+            if is_window_call(node) and node.find(exp.Interval):
+                remedy = "write a duration as a string, as in window(ts, '10 minutes')"
             raise SqlError(message, statement.at(node), remedy)
 
 

@@ -511,7 +511,7 @@ def test_a_full_declaration() -> None:
         "  t1 TIMESTAMP, T2 TIMESTAMP,\n"
         "  CONSTRAINT small CHECK (S.id < hour + 100), CHECK (`group` IN ('a', 'b'))\n"
         ") USING org.example.Source OPTIONS (path 'data/S', 'a b' = '1', x.y 2, deep -3, header TRUE)\n"
-        "COMMENT 'a stream' TBLPROPERTIES ('time' = 't2', 'watermark' = '10 seconds', 'other' = 'kept')"
+        "COMMENT 'a stream' TBLPROPERTIES ('time' = 't2', 'watermark' = '10 seconds', 'idle' = '1 minute')"
     )
     assert [(c.name, c.type.name, c.nullable) for c in table.columns] == [
         ("id", "BIGINT", False),
@@ -528,7 +528,7 @@ def test_a_full_declaration() -> None:
     assert [each.text for each in comparisons(table.checks[0])] == ["hour BETWEEN 0 AND 23"] * 2
     assert table.source and table.source.format == "org.example.Source"
     assert table.source.options == {"path": "data/S", "a b": "1", "x.y": "2", "deep": "-3", "header": "true"}
-    assert table.properties == {"time": "t2", "watermark": "10 seconds", "other": "kept"}
+    assert table.properties == {"time": "t2", "watermark": "10 seconds", "idle": "1 minute"}
     assert (table.streaming, table.time) == (True, "T2")
 
 
