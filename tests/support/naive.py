@@ -24,10 +24,10 @@ from millpond.plan.synopses import (
     StreamPlan,
     SynopsisPlan,
 )
+from millpond.query.aggregate_functions import aggregate_values
 from millpond.query.evaluate import (
     Matcher,
     Row,
-    aggregate_values,
     compile_condition,
     compile_expression,
     compile_result_row,

@@ -1,11 +1,7 @@
-"""One criterion per aggregate: Theorems 8.5 and 8.6 of paper 1, corrected.
+"""One criterion for each kind of aggregate: Theorems 8.5 and 8.6 of paper 1, corrected.
 
-``CRITERIA`` maps each aggregate function to the function that finds the needs of an aggregate query; a
-criterion reduces the aggregate to joins that are counted, or of which only the existence matters.
-
-A new aggregate is added to ``CRITERIA`` and, with the same name, to the front end
-(``frontend/expressions.py``), to the reference evaluation (``query/evaluate.py``) and to the SQL that the
-engines execute (``runtime/aggregates.py``).
+``CRITERIA`` maps what an aggregate has to remember to the function that finds its needs; a criterion reduces
+the aggregate to joins that are counted, or of which only the existence matters.
 """
 
 from __future__ import annotations
@@ -13,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations_with_replacement
 
 import numpy as np
 
@@ -24,8 +21,9 @@ from millpond.analysis.join_needs import (
     find_existence_need_in_time,
 )
 from millpond.analysis.regions import JoinRegions
-from millpond.analysis.violations import Failure, ViolationCode
+from millpond.analysis.violations import Failure, Violation, ViolationCode
 from millpond.plan.needs import Measure, Need
+from millpond.query.aggregate_functions import ORDERED, Memory, find_memory, is_ratio, keeps_values
 from millpond.query.closure import Difference, Node
 from millpond.query.difference_bounds import to_column_and_shift
 from millpond.query.model import (
@@ -43,10 +41,13 @@ from millpond.query.parts import THRESHOLD, Part, add_column
 from millpond.query.split_parts import split_unconnected
 from millpond.query.time_order import TimeOrder, is_timed
 from millpond.query.trees import refs, sorted_refs
-from millpond.query.types import BIGINT, TIME_VALUE, Domain, SqlType
+from millpond.query.types import BIGINT, TIME_VALUE, Domain, Family, SqlType
 
 _GROUP = ViolationCode.UNBOUNDED_GROUP
 _HOLISTIC = ViolationCode.HOLISTIC_AGGREGATE
+
+# The registers of the sketch of APPROX_COUNT_DISTINCT, for Spark's default error of 5 percent.
+SKETCH_REGISTERS = 512
 
 Criterion = Callable[[Part, Aggregate, Sequence[Ref]], Findings]
 
@@ -58,13 +59,9 @@ def find_aggregate_needs(
 
     ``only_part``: the part is the whole query, so a ratio such as AVG can be taken within it.
     """
-    criterion: Criterion
-    if aggregate.function == "COUNT" and aggregate.distinct:
-        criterion = find_distinct_count_needs
-    elif aggregate.function in RATIOS and not only_part:
-        criterion = find_count_needs
-    else:
-        criterion = CRITERIA[aggregate.function]
+    criterion = CRITERIA[find_memory(aggregate)]
+    if is_ratio(aggregate) and only_part:
+        criterion = find_ratio_needs
     needs, failures = criterion(part, aggregate, groups)
     return (
         [replace(need, aggregate=aggregate) for need in needs],
@@ -78,16 +75,17 @@ def find_aggregate_needs(
 def find_count_needs(
     part: Part, aggregate: Aggregate, groups: Sequence[Ref], may_close: bool = True
 ) -> Findings:
-    """COUNT and SUM: each class of rows has a count and a sum, so the join is counted (Theorem 5.6).
+    """COUNT, SUM, VARIANCE: each class of rows has counts and sums, so the join is counted (Theorem 5.6).
 
-    A SUM over a column that is always 0 only tells whether there was a row.  ``may_close`` is False if rows
+    So is that of MEDIAN and PERCENTILE, for each value of the argument.  A SUM over a column that is always 0
+    only tells whether there was a row.  ``may_close`` is False if rows
     of other streams, which the part does not contain, can change a group at any time.
     """
     keys = groups if may_close else ()
     if aggregate.function == "SUM" and _is_always_zero(part, aggregate.argument):
         return find_existence_need(part, _with_arguments(groups, aggregate), _GROUP, keys=keys)
     projected = tuple(groups)
-    if aggregate.function == "MEDIAN":
+    if keeps_values(aggregate):
         counted = TimeOrder(part).find_remembered_columns(_argument_refs(aggregate), keys)
         holistic = find_unbounded_projections(JoinRegions(part), counted, _HOLISTIC)
         if holistic:
@@ -105,16 +103,36 @@ def _is_always_zero(part: Part, argument: Expr | None) -> bool:
 
 
 def _with_measure(need: Need, aggregate: Aggregate) -> Need:
-    """The need with the sum (or the count of non-null values) of the aggregate's argument."""
-    if aggregate.argument is None or aggregate.function == "MEDIAN":
+    """The need with the sums (or the counts of non-null values) of the aggregate's arguments.
+
+    VARIANCE and its like need the sums of squares and products as well.
+    """
+    if aggregate.argument is None or keeps_values(aggregate):
         return need
-    return replace(need, measures=(Measure(aggregate.argument, aggregate.function != "COUNT"),))
+    columns = [each for each in aggregate.arguments if not isinstance(each, Literal)]
+    products: list[Expr] = []
+    if aggregate.function not in ("COUNT", "SUM", "AVG"):
+        pairs = combinations_with_replacement(columns, 2)
+        products = [Arithmetic("*", left, right) for left, right in pairs]
+    is_sum = aggregate.function != "COUNT"
+    return replace(need, measures=tuple(Measure(each, is_sum) for each in (*columns, *products)))
+
+
+def find_list_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
+    """COLLECT_LIST: all values, so the groups must close."""
+    if TimeOrder(part).find_closing_columns(groups):
+        return find_count_needs(part, aggregate, groups)
+    columns = _argument_refs(aggregate)
+    found = find_unbounded_projections(JoinRegions(part), columns, _HOLISTIC)
+    if not found:  # few values, but any number of them
+        found = [Violation(_HOLISTIC, columns[0].occurrence, columns, (), ())]
+    return [], [Failure(part, each) for each in found]
 
 
 # --- COUNT(DISTINCT) ---------------------------------------------------------------------------------
 
 
-def find_distinct_count_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
+def find_set_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
     """COUNT(DISTINCT x): the existence of each combination of group columns and x (Theorem 5.10)."""
     needs, failures = find_existence_need(part, _with_arguments(groups, aggregate), _GROUP, keys=groups)
     grouped = {g.column for g in groups}
@@ -128,6 +146,35 @@ def _as_holistic(failure: Failure) -> Failure:
     if failure.violation.code is not _GROUP:
         return failure
     return replace(failure, violation=replace(failure.violation, code=_HOLISTIC))
+
+
+def find_sketch_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
+    """APPROX_COUNT_DISTINCT(x): COUNT(DISTINCT h(x)) of a hash h with a fixed number of values."""
+    return find_existence_need(*_project_few(part, aggregate, groups, SKETCH_REGISTERS), _GROUP, keys=groups)
+
+
+def find_capped_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref], limit: int) -> Findings | None:
+    """COUNT(DISTINCT x) that is only compared with constants up to ``limit``: one more value is enough.
+
+    If the join can be counted, there are finitely many classes of rows that match alike, and of each it is
+    enough to keep ``limit`` + 1 values of x.  None if it cannot be counted.
+    """
+    if find_counted_need(part, tuple(groups), _GROUP, keys=groups)[1]:
+        return None
+    needs, failures = find_existence_need(
+        *_project_few(part, aggregate, groups, limit + 1), _GROUP, keys=groups
+    )
+    return None if failures else ([replace(need, aggregate=aggregate) for need in needs], [])
+
+
+def _project_few(
+    part: Part, aggregate: Aggregate, groups: Sequence[Ref], values: int
+) -> tuple[Part, tuple[Ref, ...]]:
+    """The part with a column of so many values that stands for the argument, and what is projected."""
+    assert aggregate.argument is not None
+    few = SqlType("INT", Family.NUMBER, Domain.BOUNDED, Fraction(1), Fraction(1), Fraction(values))
+    column, extended = _add_derived_column(part, aggregate.argument, few)
+    return extended, (*groups, column)
 
 
 # --- AVG and MEDIAN ----------------------------------------------------------------------------------
@@ -151,7 +198,7 @@ def find_ratio_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) ->
     for component in find_components(regions, groups):
         mine = tuple(g for g in groups if g.occurrence in component)
         if home & set(component) or (not home and component[0] == part.aliases[0]):
-            if aggregate.function == "MEDIAN":
+            if keeps_values(aggregate):
                 holistic = find_unbounded_projections(regions, _argument_refs(aggregate), _HOLISTIC)
                 if holistic:
                     failures += [Failure(part, v) for v in holistic]
@@ -239,17 +286,19 @@ def find_components(regions: JoinRegions, groups: Sequence[Ref]) -> list[tuple[s
 def find_extreme_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
     """MIN and MAX over an unbounded column: is there a result beyond x, for every x?
 
+    MIN_BY and MAX_BY keep a value of another column with it, of a row with the least or greatest value.
     A virtual stream of thresholds x is joined, and Theorem 5.10 decides.  This corrects C3 of Theorem 8.6.
     """
-    argument = aggregate.argument
+    argument = aggregate.others[0] if aggregate.function in ORDERED else aggregate.argument
     assert argument is not None
     closing = TimeOrder(part).find_closing_columns(groups)
-    if all(r in part.nulls or part.closure.is_bounded(r) for r in _argument_refs(aggregate)):
-        return find_existence_need(part, _with_arguments(groups, aggregate), _GROUP, keys=groups)
+    if all(r in part.nulls or part.closure.is_bounded(r) for r in refs(argument)):
+        columns = tuple(dict.fromkeys((*groups, *sorted_refs(argument))))
+        return find_existence_need(part, columns, _GROUP, keys=groups)
     failures = find_existence_need(part, tuple(groups), _GROUP, keys=groups)[1]
     if failures:
         return [], failures
-    beyond = _add_threshold_stream(part, argument, aggregate.function == "MAX")
+    beyond = _add_threshold_stream(part, argument, aggregate.function.startswith("MAX"))
     if not closing:
         return find_existence_need(beyond, tuple(groups), _GROUP)
     # The question is asked when the group closes, so it has the timestamp of the group.
@@ -325,20 +374,18 @@ def _add_derived_column(part: Part, argument: Expr, type_: SqlType) -> tuple[Ref
 
 # --- the table ---------------------------------------------------------------------------------------
 
-CRITERIA: dict[str, Criterion] = {
-    "COUNT": find_count_needs,
-    "SUM": find_count_needs,
-    "AVG": find_ratio_needs,
-    "MEDIAN": find_ratio_needs,
-    "MIN": find_extreme_needs,
-    "MAX": find_extreme_needs,
+CRITERIA: dict[Memory, Criterion] = {
+    Memory.COUNTS: find_count_needs,
+    Memory.VALUES: find_count_needs,
+    Memory.EXTREME: find_extreme_needs,
+    Memory.SET: find_set_needs,
+    Memory.SKETCH: find_sketch_needs,
+    Memory.LIST: find_list_needs,
 }
-# Aggregates that do not change if every result is repeated equally often.
-RATIOS = ("AVG", "MEDIAN")
 
 
 def _argument_refs(aggregate: Aggregate) -> tuple[Ref, ...]:
-    return sorted_refs(aggregate.argument) if aggregate.argument is not None else ()
+    return sorted_refs(aggregate)
 
 
 def _with_arguments(columns: Sequence[Ref], aggregate: Aggregate) -> tuple[Ref, ...]:

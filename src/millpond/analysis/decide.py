@@ -43,9 +43,10 @@ from millpond.plan.open_sessions import compute_session_state
 from millpond.plan.partial_match_bound import compute_timed_state
 from millpond.plan.state import State
 from millpond.plan.synopsis_bound import compute_exact_state
+from millpond.query.aggregate_functions import Memory, find_memory
 from millpond.query.buckets import find_time_function
 from millpond.query.calendar import find_closing_unit
-from millpond.query.model import TRUE, Query, Ref, Select
+from millpond.query.model import TRUE, Aggregate, Query, Ref, Select
 from millpond.query.normalize import TooManyParts
 from millpond.query.parts import Part
 from millpond.query.time_order import find_result_keys, find_time_columns, is_timed
@@ -220,12 +221,16 @@ def _has_recurring_values(select: Select, failure: Failure) -> bool:
 
 def _rows_to_confirm(select: Select, failure: Failure) -> int:
     """The number of optional rows that a witness needs to be convincing."""
-    if select.having != TRUE and failure.aggregate is not None and failure.aggregate.distinct:
+    if select.having != TRUE and _is_set(failure.aggregate):
         return max(CONFIRMED_ROWS_DOUBTFUL, max(find_having_constants(select), default=0) + CONFIRMED_ROWS)
     if list_opaque(select):  # an expression may have a few values only
         return CONFIRMED_ROWS_OPAQUE
     doubtful = select.having != TRUE or has_self_join(failure.part) or not failure.alone
     return CONFIRMED_ROWS_DOUBTFUL if doubtful else CONFIRMED_ROWS
+
+
+def _is_set(aggregate: Aggregate | None) -> bool:
+    return aggregate is not None and find_memory(aggregate) is Memory.SET
 
 
 def _build_undetermined(query: Query, reasons: Sequence[Reason]) -> Verdict:

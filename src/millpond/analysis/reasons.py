@@ -166,7 +166,8 @@ def _conflict_message(select: Select, failure: Failure, kept: str, coming: str) 
     violation = failure.violation
     if any(THRESHOLD in (a.occurrence, b.occurrence) for a, b in violation.joins):
         aggregate = failure.aggregate.text if failure.aggregate else None
-        wanted = "smallest" if failure.aggregate and failure.aggregate.function == "MIN" else "largest"
+        is_least = failure.aggregate is not None and failure.aggregate.function.startswith("MIN")
+        wanted = "smallest" if is_least else "largest"
         return (
             f"{aggregate} is taken over the rows that have a match, and any row of {kept} can turn out to be "
             f"the {wanted} one that {coming} matches: no row can be dropped"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 
-from millpond.analysis.aggregates import find_aggregate_needs
+from millpond.analysis.aggregates import find_aggregate_needs, find_capped_needs
 from millpond.analysis.join_needs import Findings, find_counted_need, find_existence_need
 from millpond.analysis.partner_tests import (
     add_implied_conditions,
@@ -14,11 +15,11 @@ from millpond.analysis.partner_tests import (
 )
 from millpond.analysis.violations import Failure, ViolationCode
 from millpond.plan.needs import Need, PartnerNeeds
-from millpond.query.model import Select
+from millpond.query.model import Aggregate, Comparison, IsNull, Literal, Select
 from millpond.query.parts import Part, split_disjunctions, split_into_parts
 from millpond.query.split_parts import split_by_values
 from millpond.query.time_order import find_result_keys, is_timed
-from millpond.query.trees import find_aggregates, is_aggregate, sorted_refs
+from millpond.query.trees import find_aggregates, is_aggregate, sorted_refs, walk
 from millpond.query.variants import list_variants
 
 # The needs of a part.
@@ -116,10 +117,30 @@ def find_part_needs(select: Select, part: Part, distinct: bool, only_part: bool)
     needs: list[Need] = []
     failures: list[Failure] = []
     for aggregate in aggregates:
-        more, failed = find_aggregate_needs(part, aggregate, groups, only_part)
+        limit = find_highest_limit(select, aggregate)
+        capped = None if limit is None else find_capped_needs(part, aggregate, groups, limit)
+        more, failed = capped or find_aggregate_needs(part, aggregate, groups, only_part)
         needs += more
         failures += failed
     return needs, failures
+
+
+def find_highest_limit(select: Select, aggregate: Aggregate) -> int | None:
+    """The greatest constant that HAVING compares a COUNT(DISTINCT) with; None if it is used otherwise."""
+    if aggregate.function != "COUNT" or not aggregate.distinct:
+        return None
+    if any(aggregate in walk(item.expression) for item in select.items):
+        return None
+    limits = []
+    for node in walk(select.having):
+        if isinstance(node, Comparison) and aggregate in (*walk(node.left), *walk(node.right)):
+            literal = node.right.value if isinstance(node.right, Literal) else None
+            if node.left != aggregate or not isinstance(literal, int | float | Decimal):
+                return None
+            limits.append(max(int(literal), 0))
+        elif isinstance(node, IsNull) and aggregate in walk(node.operand):
+            return None
+    return max(limits, default=None)
 
 
 def _find_needs_by_group(select: Select, part: Part) -> list[PartNeeds]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from millpond.analysis.join_criteria import find_unbounded_projections
 from millpond.analysis.regions import JoinRegions
 from millpond.analysis.violations import Failure, ViolationCode
+from millpond.query.aggregate_functions import keeps_values
 from millpond.query.model import Select
 from millpond.query.parts import split_into_parts
 from millpond.query.trees import find_aggregates, sorted_refs
@@ -21,9 +22,9 @@ def find_session_failures(select: Select) -> list[Failure]:
     failures = []
     for part in parts:
         for aggregate in find_aggregates(select):
-            if aggregate.argument is None or not (aggregate.distinct or aggregate.function == "MEDIAN"):
+            if aggregate.argument is None or not keeps_values(aggregate):
                 continue
-            columns = sorted_refs(aggregate.argument)
+            columns = sorted_refs(aggregate)
             found = find_unbounded_projections(JoinRegions(part), columns, ViolationCode.HOLISTIC_AGGREGATE)
             failures += [Failure(part, each, aggregate, alone=len(parts) == 1) for each in found]
     return failures

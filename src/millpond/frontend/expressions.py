@@ -9,15 +9,26 @@ from sqlglot import exp
 
 from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend import literals
+from millpond.frontend.aggregate_calls import AggregateCall, read_aggregate_call
 from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.refusals import accept_only, unsupported_error
-from millpond.frontend.row_expressions import find_derived, find_obstacle, mark_as_read, read_row_expression
+from millpond.frontend.row_expressions import find_derived, find_obstacle, read_row_expression
 from millpond.frontend.scope import Scope, read_name
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.frontend.time_calls import pick_edge, read_time_call
-from millpond.query.model import Aggregate, Arithmetic, Literal, Negation, Ref
+from millpond.query.model import (
+    Aggregate,
+    Arithmetic,
+    Column,
+    Comparison,
+    Derivation,
+    Literal,
+    Negation,
+    Op,
+    Ref,
+)
 from millpond.query.trees import aliases_in, refs
-from millpond.query.types import BIGINT, DOUBLE, INT, WINDOW, Domain, Family, SqlType
+from millpond.query.types import BIGINT, BOOLEAN, DOUBLE, INT, WINDOW, Domain, Family, SqlType, array_of
 
 OPERATORS: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -30,7 +41,6 @@ CONDITIONS = (
     *(exp.LT, exp.LTE, exp.EQ, exp.GTE, exp.GT, exp.NEQ),
     *(exp.Between, exp.In, exp.Is, exp.And, exp.Or, exp.Not),
 )
-_NUMERIC = ("SUM", "AVG", "MEDIAN")
 _RANKS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
@@ -89,13 +99,11 @@ def _bind(reader: Reader, node: exp.Expr) -> Bound:
         derived = _bind_derived(reader, node)
         if derived is not None:
             return derived
-    if isinstance(node, exp.Filter):
-        return _bind_filtered(reader, node)
     if isinstance(node, exp.Neg):
         return _bind_negation(reader, node)
     if type(node) in OPERATORS:
         return _bind_arithmetic(reader, node)
-    if isinstance(node, AGGREGATES):
+    if isinstance(node, (*AGGREGATES, exp.Filter)):
         return _bind_aggregate(reader, node)
     derived = _bind_derived(reader, node)
     if derived is not None:
@@ -241,88 +249,71 @@ def arithmetic_type(operator: str, left: SqlType | None, right: SqlType | None) 
 
 
 def _bind_aggregate(reader: Reader, node: exp.Expr) -> Bound:
-    accept_only(reader.statement, node, "this", "big_int")
-    function, text = type(node).__name__.upper(), reader.statement.slice(node)
-    argument, distinct = _read_argument(reader.statement, node, function)
-    if isinstance(argument, exp.Star) and not distinct and function == "COUNT":
-        accept_only(reader.statement, argument)
+    """An aggregate, with its FILTER."""
+    call = read_aggregate_call(reader.scope, node)
+    statement, text = reader.statement, reader.statement.slice(node)
+    if not call.arguments:
         return Bound(Aggregate("COUNT", None, text=text), BIGINT, "count(1)")
-    bound = bind(replace(reader, grouped=None, aliases={}), argument)
-    name = f"{function.lower()}({'DISTINCT ' if distinct else ''}{bound.name})"
-    tables = sorted(aliases_in(bound.expression))
-    if not tables:
-        return _bind_constant_aggregate(reader.statement, node, function, bound, distinct, name)
+    plain = replace(reader, grouped=None, aliases={})
+    bound = [bind(plain, each) for each in call.arguments]
+    name = call.fill_name(each.name for each in bound)
+    if not any(aliases_in(each.expression) for each in bound):
+        if call.function == "COUNT" and not call.distinct and _is_value(bound[0]):
+            return Bound(Aggregate("COUNT", None, text=text), BIGINT, name)  # COUNT(1) counts rows
+        bound[0] = _derive_constant(reader, node, bound[0])
+    tables = sorted(set().union(*(aliases_in(each.expression) for each in bound)))
     if len(tables) > 1:
         names = " and ".join(one_line(each, 40) for each in tables)
-        message = f"{function} over columns of several tables ({names}) is not supported"
-        raise SqlError(message, reader.statement.at(node))
-    if bound.type is WINDOW and function != "COUNT":
-        message = f"{function} of a window is not supported"
-        raise SqlError(message, reader.statement.at(node), "aggregate its start or its end")
-    if function in _NUMERIC:
-        require_number(reader.statement, function, argument, bound.type)
-    aggregate = Aggregate(function, bound.expression, distinct and function == "COUNT", text)
-    return Bound(aggregate, _aggregate_type(function, bound.type), name)
+        message = f"{call.function} over columns of several tables ({names}) is not supported"
+        raise SqlError(message, statement.at(node))
+    for each, written in zip(bound, call.arguments, strict=True):
+        _check_argument(statement, call, each, written)
+    others = (*(each.expression for each in bound[1:]), *call.constants)
+    aggregate = Aggregate(call.function, bound[0].expression, call.distinct, text, others)
+    return Bound(aggregate, _aggregate_type(call.function, bound[0].type), name)
 
 
-def _bind_filtered(reader: Reader, node: exp.Filter) -> Bound:
-    """``agg(x) FILTER (WHERE c)`` as ``agg(CASE WHEN c THEN x END)``: aggregates ignore NULL."""
-    accept_only(reader.statement, node, "this", "expression")
-    mark_as_read(reader.statement, node)
-    aggregate, condition = node.this, node.expression.this
-    if not isinstance(aggregate, AGGREGATES):
-        raise unsupported_error(reader.statement, aggregate)
-    plain = _bind_aggregate(reader, aggregate)
-    argument, distinct = _read_argument(reader.statement, aggregate, type(aggregate).__name__.upper())
-    value = exp.Literal.number(1) if isinstance(argument, exp.Star) else argument.copy()
-    chosen: exp.Expr = exp.Case(ifs=[exp.If(this=condition.copy(), true=value)])
-    filtered = type(aggregate)(this=exp.Distinct(expressions=[chosen]) if distinct else chosen)
-    filtered.parent = node  # its place in the statement
-    bound = _bind_aggregate(reader, filtered)
-    name = f"{plain.name} FILTER (WHERE {reader.statement.slice(condition)})"
-    return replace(bound, name=name)
+def _is_value(bound: Bound) -> bool:
+    return isinstance(bound.expression, Literal) and bound.expression.value is not None
 
 
-def _read_argument(statement: Statement, node: exp.Expr, function: str) -> tuple[exp.Expr, bool]:
-    """The one argument, and whether it is DISTINCT."""
-    argument, place = node.args.get("this"), statement.at(node)
-    distinct = isinstance(argument, exp.Distinct)
-    if isinstance(argument, exp.Distinct):
-        accept_only(statement, argument, "expressions")
-        if len(argument.expressions) != 1:
-            message = f"{function}(DISTINCT …) of several columns is not supported"
-            raise SqlError(message, place)
-        argument = argument.expressions[0]
-    if argument is None:
-        raise SqlError(f"{function} has no argument", place, "write COUNT(*) or name a column")
-    is_star = isinstance(argument, exp.Star) and (distinct or function != "COUNT")
-    if is_star or (isinstance(argument, exp.Column) and isinstance(argument.this, exp.Star)):
-        raise SqlError(f"{function} of * is not supported", statement.at(argument), "name a column")
-    if distinct and function in _NUMERIC:
-        raise SqlError(f"{function}(DISTINCT …) is not supported", place)
-    inner = next((each for each in argument.walk() if isinstance(each, AGGREGATES)), None)
-    if inner is not None:
-        message = f"{type(inner).__name__.upper()} inside {function} is not supported"
-        raise SqlError(message, statement.at(inner))
-    return argument, distinct
+def _check_argument(statement: Statement, call: AggregateCall, bound: Bound, node: exp.Expr) -> None:
+    """Refuse an argument of the wrong type."""
+    if bound.type is WINDOW and call.function != "COUNT":
+        message = f"{call.function} of a window is not supported"
+        raise SqlError(message, statement.at(node), "aggregate its start or its end")
+    if call.numeric:
+        require_number(statement, call.function, node, bound.type)
+    if call.boolean and bound.type is not BOOLEAN:
+        message = f"{statement.excerpt(node)} is {bound.type}, not a condition"
+        raise SqlTypeError(message, statement.at(node), f"compare it: {statement.excerpt(node)} = …")
 
 
-def _bind_constant_aggregate(
-    statement: Statement, node: exp.Expr, function: str, argument: Bound, distinct: bool, name: str
-) -> Bound:
-    """COUNT(1) counts rows; any other aggregate of a constant is refused."""
-    is_value = isinstance(argument.expression, Literal) and argument.expression.value is not None
-    if function == "COUNT" and is_value and not distinct:
-        return Bound(Aggregate("COUNT", None, text=statement.slice(node)), BIGINT, name)
-    message = f"{statement.excerpt(node)} aggregates a constant"
-    raise SqlError(message, statement.at(node), "write COUNT(*), or aggregate a column")
+def _derive_constant(reader: Reader, node: exp.Expr, constant: Bound) -> Bound:
+    """A column with the same constant in every row, for SUM(1)."""
+    scope, literal = reader.scope, constant.expression
+    alias = next((o.alias for o in scope.occurrences if o.alias not in scope.extended), None)
+    if alias is None or not isinstance(literal, Literal) or literal.type is None:
+        message = f"{reader.statement.excerpt(node)} aggregates a constant"
+        raise SqlError(message, reader.statement.at(node), "write COUNT(*), or aggregate a column")
+    written = exp.convert(literal.value)
+    name, table = f"{written.sql('spark')} in every row", scope.occurrence_of(Ref(alias, "")).table
+    fact = Comparison(Ref(table.name, name), Op.EQ, literal, name)
+    spark = f"CAST({written.sql('spark')} AS {literal.type})"
+    derivation = Derivation(spark, f"CAST({written.sql('duckdb')} AS {literal.type.names.duckdb})", (fact,))
+    column = Column(name, literal.type, nullable=False, derivation=derivation)
+    return replace(constant, expression=scope.derive(alias, column))
 
 
 def _aggregate_type(function: str, argument: SqlType | None) -> SqlType | None:
-    if function == "COUNT":
+    if function in ("COUNT", "APPROX_COUNT_DISTINCT"):
         return BIGINT
-    if function in ("MIN", "MAX") or argument is None:
+    if function in ("MIN", "MAX", "MIN_BY", "MAX_BY", "PERCENTILE_APPROX") or argument is None:
         return argument
+    if function in ("COLLECT_LIST", "COLLECT_SET"):
+        return array_of(argument)
+    if function not in ("SUM", "AVG", "MEDIAN"):
+        return DOUBLE
     is_decimal = argument.name not in _RANKS and argument.domain is Domain.DISCRETE
     if function == "SUM" and not literals.is_floating(argument):
         return argument if is_decimal else BIGINT

@@ -20,6 +20,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
 from millpond.errors import SqlError, SqlNameError, one_line
+from millpond.frontend.aggregate_calls import name_aggregates
 from millpond.frontend.catalog import read_table
 from millpond.frontend.guards import guard_statements, guard_text
 from millpond.frontend.refusals import describe_unsupported_statement, refuse_unread_words
@@ -197,7 +198,7 @@ def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
         trees = []
     if len(trees) != 1 or trees[0] is None:
         raise SqlError("this statement is not understood", position(text, tokens[0].start), "simplify it")
-    return trees[0]
+    return name_aggregates(trees[0])
 
 
 def _merge_tokens(text: str, tokens: list[Token]) -> list[Token]:

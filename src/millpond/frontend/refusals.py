@@ -42,7 +42,7 @@ _NODES: dict[str, tuple[str, str | None]] = {
     "Window": ("OVER", None),
     "Qualify": ("QUALIFY", None),
     "Filter": ("FILTER", None),
-    "WithinGroup": ("WITHIN GROUP", "PERCENTILE_CONT(0.5) is MEDIAN(x)"),
+    "WithinGroup": ("WITHIN GROUP", None),
     "IgnoreNulls": ("IGNORE NULLS", _NULLS),
     "RespectNulls": ("RESPECT NULLS", _NULLS),
     "Intersect": ("INTERSECT", None),
@@ -138,9 +138,6 @@ _FLAGS: dict[tuple[str, str], tuple[str, str | None]] = {
     ("FileFormatProperty", "hive_format"): ("STORED AS", _USING),
 }
 _FUNCTIONS = {
-    "MEAN": "write AVG",
-    "EVERY": "write MIN",
-    "PERCENTILE": "PERCENTILE(x, 0.5) is MEDIAN(x)",
     "TUMBLE": "write window(ts, '10 minutes')",
     "HOP": "write window(ts, '10 minutes', '5 minutes'), with the width before the slide",
     "SESSION": "write session_window(ts, '10 minutes')",

@@ -13,8 +13,25 @@ from sqlglot import Token, TokenType, exp
 
 from millpond.errors import Position, SqlError, one_line
 
-AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median)
-_LEAVES = (exp.Identifier, exp.Literal, exp.Star, *AGGREGATES)
+_FUNCTIONS = (
+    *(exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median, exp.CountIf, exp.LogicalAnd, exp.LogicalOr),
+    *(exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevSamp, exp.StddevPop),
+    *(exp.Corr, exp.CovarPop, exp.CovarSamp, exp.ArgMin, exp.ArgMax, exp.AnyValue),
+    *(exp.First, exp.FirstValue, exp.Last, exp.LastValue, exp.Quantile, exp.ApproxQuantile),
+    *(exp.PercentileCont, exp.PercentileDisc, exp.ArrayAgg, exp.ArrayUniqueAgg, exp.ApproxDistinct),
+)
+# Nodes that are aggregates: functions, and clauses that belong to one.
+AGGREGATES = (*_FUNCTIONS, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
+_LEAVES = (exp.Identifier, exp.Literal, exp.Star, *_FUNCTIONS)
+# Functions for whose names sqlglot records no position.
+_UNPLACED: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.ArgMin: ("MIN_BY",),
+    exp.ArgMax: ("MAX_BY",),
+    exp.Quantile: ("PERCENTILE",),
+    exp.ApproxQuantile: ("PERCENTILE_APPROX", "APPROX_PERCENTILE"),
+    exp.PercentileCont: ("PERCENTILE_CONT",),
+    exp.PercentileDisc: ("PERCENTILE_DISC",),
+}
 _CASTS = (exp.Cast, exp.TryCast)
 _WORDLESS: dict[type[exp.Expr], tuple[TokenType, ...]] = {  # leaves for which sqlglot records no position
     exp.Boolean: (TokenType.TRUE, TokenType.FALSE),
@@ -182,8 +199,22 @@ class Statement:
             return next((i for i in range(first, -1, -1) if self.word(i) == "SELECT"), first), last
         if isinstance(node, _CASTS):
             return self._cast(first, last)
+        if own is None and type(node) in _UNPLACED:
+            return self._call(_UNPLACED[type(node)], first, last)
+        if isinstance(node, exp.WithinGroup | exp.Filter):
+            return first, min((end for end in self._closing.values() if end > last), default=last)
+        if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
+            return first, last + sum(self.word(last + i) in ("IGNORE", "RESPECT", "NULLS") for i in (1, 2))
         if isinstance(node, exp.Binary | exp.Predicate):
             return first - self._pluses(first), last
+        return first, last
+
+    def _call(self, names: tuple[str, ...], first: int, last: int) -> Span:
+        """The call of a function with one of these names that contains the tokens."""
+        for index in range(first - 1, -1, -1):
+            if self.word(index) in names and self._closing.get(index + 1, -1) > last:
+                self.leaves.add(index)
+                return index, self._closing[index + 1]
         return first, last
 
     def _cast(self, first: int, last: int) -> Span:

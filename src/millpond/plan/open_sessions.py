@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from millpond.plan.classes import NoPlanError
 from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, State, Window
+from millpond.query.aggregate_functions import keeps_values
 from millpond.query.durations import format_duration, parse_rate
-from millpond.query.model import Aggregate, Query
+from millpond.query.model import Query
 from millpond.query.trees import find_aggregates
 
 
@@ -27,12 +28,8 @@ def compute_session_state(query: Query) -> State:
     rate = parse_rate(table.properties.get("rate", ""))
     entries = None if rate is None else rate * (-(-session.gap // 1_000_000) + 1)
     width = VALUE_BYTES * (2 + len(select.group_by or ())) + COUNT_BYTES * max(len(aggregates), 1)
-    size = None if entries is None or any(map(_keeps_values, aggregates)) else entries * width
+    size = None if entries is None or any(map(keeps_values, aggregates)) else entries * width
     keeps = (f"sessions with a row in the last {format_duration(session.gap)}",)
     kept = Kept(table.name, select.occurrences[0].alias, (), keeps, entries, size, closes=True)
     window = Window(stream=table.name, seconds=session.gap / 1_000_000)
     return State(entries if size is not None else None, size, (kept,), [window])
-
-
-def _keeps_values(aggregate: Aggregate) -> bool:
-    return aggregate.distinct or aggregate.function == "MEDIAN"

@@ -13,6 +13,7 @@ from millpond.plan.partial_matches import PartialMatchSet, Requirement, TimedNee
 from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, KeptColumn, State, Window
 from millpond.plan.synopses import count_alternatives
 from millpond.plan.synopsis_bound import describe_column
+from millpond.query.aggregate_functions import Memory, find_memory, keeps_values
 from millpond.query.durations import format_duration, parse_rate
 from millpond.query.model import Ref, Select, Table
 from millpond.query.parts import THRESHOLD, Part, type_of
@@ -103,10 +104,10 @@ def find_result_columns(select: Select, need: Need) -> set[Ref]:
     else:
         aggregate = need.aggregate
         valued = aggregate is not None and aggregate.argument is not None and THRESHOLD not in need.scope
-        counted = need.counted and (aggregate is None or aggregate.function != "MEDIAN")
+        counted = need.counted and (aggregate is None or not keeps_values(aggregate))
         found = set(select.group_by or ())
         if valued and not counted and aggregate is not None and aggregate.argument is not None:
-            found = found | refs(aggregate.argument)
+            found = found | refs(aggregate)
     return {r for ref in found for r in refs(need.part.rewrite(ref)) if r.occurrence in need.scope}
 
 
@@ -117,7 +118,7 @@ def _describe_results(select: Select, need: Need, closing: Closing | None) -> Ke
     """
     part = need.part
     wanted = find_result_columns(select, need)
-    if need.aggregate is not None and need.aggregate.function in ("MIN", "MAX"):
+    if need.aggregate is not None and find_memory(need.aggregate) is Memory.EXTREME:
         wanted = {r for ref in select.group_by or () for r in refs(part.rewrite(ref))}
     if closing is not None:
         return _describe_open_results(select, need, closing, wanted)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import timedelta
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
+from millpond.query.aggregate_functions import aggregate_values, drop_nulls
 from millpond.query.model import (
     Aggregate,
     And,
@@ -135,6 +135,15 @@ def _compile_connective(parts: list[Truther], decisive: bool) -> Truther:
     return connect
 
 
+def compile_argument(aggregate: Aggregate, slots: Mapping[str, int]) -> Valuer:
+    """Compile the arguments of an aggregate to a function of a match; None if it ignores the match."""
+    columns = [each for each in aggregate.arguments if not isinstance(each, Literal)]
+    values = [compile_expression(each, slots) for each in columns]
+    if not values:
+        return lambda _: 1
+    return lambda rows: drop_nulls(aggregate, tuple(value(rows) for value in values))
+
+
 class Matcher:
     """Finds the matches of a condition: one row for each occurrence such that the condition is true.
 
@@ -231,9 +240,10 @@ class _SelectMatches:
         self._aggregates = find_aggregates(select)
         wanted = [item.expression for item in select.items]
         if is_aggregate(select):
-            arguments = [a.argument if a.argument is not None else Literal(1, None) for a in self._aggregates]
-            wanted = [*_find_group_columns(select), *arguments]
-        self._wanted = [compile_expression(e, self._matchers[0].slots) for e in wanted]
+            wanted = [*_find_group_columns(select)]
+        slots = self._matchers[0].slots
+        self._wanted = [compile_expression(e, slots) for e in wanted]
+        self._wanted += [compile_argument(a, slots) for a in self._aggregates]
         self._found: Counter[tuple[Value, ...]] = Counter()
 
     def copy(self) -> _SelectMatches:
@@ -392,36 +402,3 @@ def compile_result_row(
         return tuple(column((row,)) for column in columns) if having((row,)) is True else None
 
     return finish
-
-
-def aggregate_values(aggregate: Aggregate, values: Mapping[Value, int]) -> Value:
-    """The aggregate of a multiset of non-NULL values; on the empty one, the same as in Spark."""
-    count = sum(values.values())
-    if aggregate.function == "COUNT":
-        return len(values) if aggregate.distinct else count
-    if not count:
-        return None
-    match aggregate.function:
-        case "SUM":
-            return sum(v * n for v, n in values.items())
-        case "AVG":
-            return float(Fraction(sum(Fraction(v) * n for v, n in values.items())) / count)
-        case "MIN":
-            return min(values)
-        case "MAX":
-            return max(values)
-        case "MEDIAN":
-            return _median(values, count)
-    raise ValueError(aggregate.function)
-
-
-def _median(values: Mapping[Value, int], count: int) -> float:
-    """The middle value, or the mean of the two in the middle."""
-    middle = []
-    for rank in ((count - 1) // 2, count // 2):
-        for value in sorted(values):
-            rank -= values[value]
-            if rank < 0:
-                middle.append(Fraction(value))
-                break
-    return float((middle[0] + middle[1]) / 2)

@@ -174,12 +174,22 @@ class Negation:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An aggregate.  ``COUNT(*)`` has no argument; only COUNT(DISTINCT x) sets ``distinct``."""
+    """An aggregate of ``query/aggregate_functions.py``.  ``COUNT(*)`` has no argument.
 
-    function: str  # COUNT SUM AVG MIN MAX MEDIAN
+    ``others`` are further arguments: what orders the values of MAX_BY, more columns of COUNT(DISTINCT a, b),
+    and constants such as the fraction of PERCENTILE.  ``distinct`` is set for COUNT, SUM and AVG only.
+    """
+
+    function: str
     argument: Expr | None
     distinct: bool = False
     text: str = field(default="", compare=False)
+    others: tuple[Expr, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[Expr, ...]:
+        """All arguments; none for ``COUNT(*)``."""
+        return () if self.argument is None else (self.argument, *self.others)
 
 
 Expr = Literal | Ref | Arithmetic | Negation | Aggregate

@@ -90,6 +90,8 @@ class Points:
                     return int(point)
                 assert type_.scale is not None
                 return _decimal(point, type_.scale)
+            case Family.ARRAY:
+                raise ValueError("an array is not a point")
 
     def strings_at(self, points: Iterable[Fraction]) -> dict[Fraction, str]:
         """Strings for all points at once, in the order of the points.

@@ -41,8 +41,8 @@ def children(node: Node) -> Sequence[Node]:
             return (node.operand,)
         case And() | Or():
             return node.operands
-        case Aggregate(argument=argument) if argument is not None:
-            return (argument,)
+        case Aggregate():
+            return node.arguments
     return ()
 
 
@@ -128,7 +128,8 @@ def _transform(node: Any, change: Callable[[Node], Node | None]) -> Any:
         case And() | Or():
             return replace(node, operands=tuple(_transform(c, change) for c in node.operands))
         case Aggregate(argument=argument) if argument is not None:
-            return replace(node, argument=_transform(argument, change))
+            others = tuple(_transform(each, change) for each in node.others)
+            return replace(node, argument=_transform(argument, change), others=others)
     return node
 
 

@@ -37,6 +37,7 @@ class Family(Enum):
     DATE = "date"
     TIME = "time"
     INTERVAL = "interval"
+    ARRAY = "array"
     WINDOW = "window"
 
 
@@ -143,6 +144,11 @@ def decimal(precision: int, scale: int) -> SqlType:
     end = (10**precision - 1) * unit
     name = f"DECIMAL({precision},{scale})"
     return SqlType(name, Family.NUMBER, Domain.DISCRETE, unit, -end, end, precision, scale)
+
+
+def array_of(type_: SqlType) -> SqlType:
+    """ARRAY<type>.  No column has this type; COLLECT_SET and COLLECT_LIST do."""
+    return SqlType(f"ARRAY<{type_}>", Family.ARRAY, Domain.DENSE)
 
 
 def _names(duckdb: str, arrow: str | Factory, spark: str, sqlalchemy: str | Factory) -> TypeNames:

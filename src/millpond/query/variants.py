@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from millpond.query.aggregate_functions import ignores_duplicates
 from millpond.query.model import (
     And,
     Comparison,
@@ -100,7 +101,7 @@ def _ignores_duplicates(select: Select, distinct: bool) -> bool:
     """Whether the answer depends only on the set of matches."""
     if not is_aggregate(select):
         return distinct
-    return all(a.distinct or a.function in ("MIN", "MAX") for a in find_aggregates(select))
+    return all(ignores_duplicates(a) for a in find_aggregates(select))
 
 
 def _can_be_dropped(select: Select, join: Join, distinct: bool) -> bool:

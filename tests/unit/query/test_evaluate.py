@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from millpond.frontend.parse import parse
-from millpond.query.evaluate import Matcher, aggregate_values, answer, compile_condition, compile_expression
+from millpond.query.aggregate_functions import aggregate_values
+from millpond.query.evaluate import Matcher, answer, compile_condition, compile_expression
 from millpond.query.model import (
     TRUE,
     Aggregate,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product, zip_longest
+from math import ceil
 
 from millpond.analysis.violations import ViolationCode
 from millpond.analysis.witness.argument_values import is_tied, propose_value_pairs, solve_rounds
@@ -30,7 +31,7 @@ from millpond.analysis.witness.values import (
     even_spacing,
     midpoint_free_spacing,
 )
-from millpond.query.model import Ref
+from millpond.query.model import Literal, Ref
 
 # The most copies of a probe's rows that are tried to reach a HAVING threshold.
 _MAX_COPIES = 240
@@ -84,6 +85,8 @@ def _propose_for_moving_columns(source: WitnessSource, n: int) -> Iterator[Witne
                 yield from _propose_from_rounds(source, kept_alias, others, n, rounds, solve_altered)
     if _has_function(source, "MEDIAN"):
         yield from _propose_median_scan(source, n)
+    if _has_function(source, "PERCENTILE", "PERCENTILE_DISC", "PERCENTILE_APPROX"):
+        yield from _propose_percentile_scan(source, n)
 
 
 def _has_function(source: WitnessSource, *functions: str) -> bool:
@@ -318,6 +321,36 @@ def _propose_median_scan(source: WitnessSource, n: int) -> Iterator[WitnessCandi
         tuple(probes),
         shared,
     )
+
+
+def _propose_percentile_scan(source: WitnessSource, n: int) -> Iterator[WitnessCandidate]:
+    """Candidates for PERCENTILE, observed step by step: it passes every optional value.
+
+    Each added small value moves it down by less than one value, until it is below all optional ones; each
+    added large value then moves it up, until it is above them.
+    """
+    assert source.aggregate is not None
+    fraction = source.aggregate.others[0]
+    share = Fraction(str(fraction.value)) if isinstance(fraction, Literal) else Fraction(0)
+    kept_alias = source.violation.kept_alias
+    if not 0 < share < 1:
+        return
+    down = ceil(n * share / (1 - share)) + 1
+    up = ceil((down + n) * (1 - share) / share) + 1
+    layout = ValueLayout(source.regions, source.violation, n + 2)
+    serving = _find_shared_values(source, layout, n + 2)
+    found = [layout.assignment(i, serving) for i in range(n + 2)]
+    rounds = [a for a in found if a is not None]
+    shared = {ref.occurrence for ref in serving} - {kept_alias}
+    if down + up > _MAX_COPIES or len(rounds) < len(found) or shared != {*source.aliases} - {kept_alias}:
+        return
+    added = [*(dict(rounds[0]) for _ in range(down)), *(dict(rounds[-1]) for _ in range(up))]
+    probe = (
+        *(CandidateRow(alias, rounds[0]) for alias in sorted(shared)),
+        *(CandidateRow(kept_alias, each) for each in added),
+    )
+    universe = tuple(CandidateRow(kept_alias, each) for each in rounds[1:-1])
+    yield WitnessCandidate((), universe, (probe,) * n, step_by_step=True)
 
 
 def _propose_weights(source: WitnessSource, left: Ref, right: Ref) -> Iterator[tuple[str, int, int]]:

@@ -16,6 +16,7 @@ from itertools import product
 
 from millpond.analysis.witness.moments import Moments, add_fields, arrange_moments
 from millpond.analysis.witness.source import CandidateRow, WitnessCandidate, WitnessSource
+from millpond.query.aggregate_functions import is_ratio
 from millpond.query.model import Ref
 from millpond.query.number_line import Points
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
@@ -62,7 +63,7 @@ def assign_times(source: WitnessSource, candidate: WitnessCandidate) -> Iterator
 
 def _is_ratio(source: WitnessSource) -> bool:
     """The aggregate is a ratio, so rows between those of a probe may change their weight."""
-    return source.aggregate is not None and source.aggregate.function in ("AVG", "MEDIAN")
+    return source.aggregate is not None and is_ratio(source.aggregate)
 
 
 def _arrange(

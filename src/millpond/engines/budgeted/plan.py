@@ -13,6 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from millpond.errors import MillpondError
+from millpond.query.aggregate_functions import keeps_values
 from millpond.query.model import (
     TRUE,
     And,
@@ -31,6 +32,8 @@ from millpond.query.model import (
 )
 from millpond.query.trees import aliases_in, conjuncts, find_aggregates, is_aggregate, refs
 from millpond.query.types import Domain, Family, SqlType
+
+_AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 
 
 @dataclass(frozen=True)
@@ -142,9 +145,10 @@ def plan_budgeted(query: Query) -> BudgetedPlan:
 
 def _refuse_unsupported(select: Select, distinct: bool) -> None:
     for aggregate in find_aggregates(select):
-        if aggregate.distinct or aggregate.function == "MEDIAN":
+        if aggregate.distinct or aggregate.function not in _AGGREGATES:
+            why = "needs every value and " if keeps_values(aggregate) else ""
             raise MillpondError(
-                f"{aggregate.text or aggregate.function} needs every value and cannot run on a memory budget",
+                f"{aggregate.text or aggregate.function} {why}cannot run on a memory budget",
                 remedy="use COUNT, SUM, AVG, MIN or MAX, or bound the column so that no budget is needed",
             )
     if distinct and is_aggregate(select):
