@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from millpond.cli.exits import ExitCode
-from millpond.errors import MillpondError
+from millpond.errors import MillpondError, NotBoundedError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,11 +22,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Command:
-    """A command: one line of help, its arguments, and the function that runs it."""
+    """A command: one line of help, its arguments, the function that runs it, and calls with what they do."""
 
     help: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], ExitCode]
+    examples: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def epilog(self) -> str | None:
+        """The examples, as the help shows them."""
+        if not self.examples:
+            return None
+        width = max(len(call) for call, _ in self.examples)
+        lines = (f"  millpond {call:<{width}}  {meaning}" for call, meaning in self.examples)
+        return "\n".join(["examples:", *lines])
 
 
 # --- the queries of a file -------------------------------------------------------------------------
@@ -47,7 +60,32 @@ def choose_verdict(verdicts: Sequence[Verdict], number: int) -> Verdict:
     raise MillpondError(f"there is no query {number}: the file holds {count}", remedy=remedy)
 
 
+def parse_count(text: str) -> int:
+    """A number of rows, possibly with a suffix: ``500``, ``10k``, ``2M``.
+
+    >>> parse_count("10k"), parse_count("1.5M"), parse_count("20_000")
+    (10000, 1500000, 20000)
+    """
+    found = re.fullmatch(r"([+-]?[\d_]+(?:\.\d+)?)([kKmM]?)", text.strip())
+    scale = {"k": 1_000, "m": 1_000_000}.get(found[2].lower(), 1) if found else 1
+    try:
+        count = Decimal(found[1]) * scale if found else None
+    except InvalidOperation:
+        count = None
+    if count is None or count != int(count):
+        raise argparse.ArgumentTypeError(f"{flatten(text)!r} is not a number such as 500, 10k or 2M")
+    return int(count)
+
+
 # --- printing --------------------------------------------------------------------------------------
+
+
+def print_error(file: str | None, error: MillpondError) -> None:
+    """Print an error in one line; of a query that is not bounded, also the verdict."""
+    place = f"{file}: " if file is not None else ""
+    print(flatten(f"millpond: {place}{error}"), file=sys.stderr)
+    if isinstance(error, NotBoundedError):
+        print(error.explanation, file=sys.stderr)
 
 
 def print_json(value: Any) -> None:

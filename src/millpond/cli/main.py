@@ -6,18 +6,21 @@ import argparse
 import contextlib
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import NoReturn, TextIO
 
+from millpond import __version__
 from millpond.cli.check import CHECK
-from millpond.cli.command import Command, flatten
+from millpond.cli.command import Command, flatten, print_error
 from millpond.cli.demo import DEMO
 from millpond.cli.exits import ExitCode
 from millpond.cli.lab import LAB
 from millpond.cli.run import RUN
 from millpond.cli.witness import WITNESS
-from millpond.errors import MillpondError, NotBoundedError, NotUnboundedError, RunError
+from millpond.errors import MillpondError, NotUnboundedError, RunError
 
 COMMANDS: dict[str, Command] = {"check": CHECK, "witness": WITNESS, "run": RUN, "lab": LAB, "demo": DEMO}
 # The exit codes of errors that are not bad input.
@@ -53,17 +56,29 @@ def _dispatch(argv: Sequence[str] | None) -> int:
     try:
         return COMMANDS[arguments.command].run(arguments)
     except MillpondError as error:
-        _print_error(getattr(arguments, "file", None), error)
+        print_error(getattr(arguments, "file", None), error)
         return next(
             (code for kind, code in _ERROR_CODES.items() if isinstance(error, kind)), ExitCode.BAD_INPUT
         )
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports a wrong call in one line."""
+    """Reports a wrong call in one line, with the nearest option if one is unknown."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(ExitCode.BAD_INPUT, f"millpond: {message}; see {self.prog} --help\n")
+        remedy = f"see {self.prog} --help"
+        if found := re.fullmatch(r"unrecognized arguments: (--[\w-]+).*", message):
+            message = f"there is no option {found[1]}"
+            if near := get_close_matches(found[1], self.options, n=1):
+                remedy = f"did you mean {near[0]}?"
+        self.exit(ExitCode.BAD_INPUT, f"{flatten(f'millpond: {message}; {remedy}')}\n")
+
+    @property
+    def options(self) -> list[str]:
+        """The options of this parser and of the commands below it."""
+        own = [option for action in self._actions for option in action.option_strings]
+        below = (a.choices.values() for a in self._actions if isinstance(a, argparse._SubParsersAction))
+        return own + [option for parsers in below for parser in parsers for option in parser.options]
 
 
 def _make_parser() -> argparse.ArgumentParser:
@@ -73,18 +88,19 @@ def _make_parser() -> argparse.ArgumentParser:
         "can be answered in bounded memory, and runs it.",
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"millpond {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
-        sub = commands.add_parser(name, help=command.help, description=command.help, allow_abbrev=False)
+        sub = commands.add_parser(
+            name,
+            help=command.help,
+            description=command.help,
+            epilog=command.epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
         command.add_arguments(sub)
     return parser
-
-
-def _print_error(file: str | None, error: MillpondError) -> None:
-    place = f"{file}: " if file is not None else ""
-    print(flatten(f"millpond: {place}{error}"), file=sys.stderr)
-    if isinstance(error, NotBoundedError):
-        print(error.explanation, file=sys.stderr)
 
 
 def _discard_output(stream: TextIO) -> None:

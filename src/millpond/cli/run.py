@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from millpond.cli.command import Command, check_file, choose_verdict, flatten
+from millpond.cli.command import Command, check_file, choose_verdict, flatten, parse_count
 from millpond.cli.exits import ExitCode
 from millpond.errors import MillpondError
 from millpond.policies.registry import Use, policy_names
@@ -50,7 +50,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--query", type=int, metavar="K", help="which query of the file, counted from 1")
     parser.add_argument(
         "--memory",
-        type=int,
+        type=parse_count,
         metavar="N",
         help="keep at most N tuples of a query that is not bounded, or cache N rows of each lookup relation",
     )
@@ -88,4 +88,10 @@ RUN = Command(
     "Run a query on Spark: a bounded one exactly, within its bound; any other on a memory budget.",
     _add_arguments,
     _run,
+    examples=(
+        ("run orders.sql --output out", "until it is stopped"),
+        ("run orders.sql --output out --once", "take what is there, then end"),
+        ("run orders.sql --output out --memory 10k", "keep at most 10,000 tuples"),
+        ("run orders.sql --output out --metrics run.jsonl", "with a line of metrics per micro-batch"),
+    ),
 )

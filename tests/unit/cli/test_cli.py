@@ -257,7 +257,6 @@ def test_ten_thousand_alternatives(sql: Any, capsys: Captured) -> None:
         ["run", "x.sql"],
         ["check"],
         ["check", "--nosuch", "x.sql"],
-        ["check", "a.sql", "b.sql"],
         ["witness", "x.sql"],
         ["witness", "x.sql", "-n", "three"],
         ["demo", "more"],
@@ -285,10 +284,10 @@ def test_help_goes_to_stdout(argv: list[str], capsys: Captured) -> None:
 def test_an_interrupted_command_prints_nothing(
     signal: type[BaseException], code: int, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(file: str) -> list[millpond.Verdict]:
+    def interrupted(files: list[str]) -> list[millpond.Verdict]:
         raise signal
 
-    monkeypatch.setattr(check, "check_file", interrupted)
+    monkeypatch.setattr(check, "check_files", interrupted)
     monkeypatch.setattr(cli, "_discard_output", lambda stream: None)
     assert cli.main(["check", "x.sql"]) == code
     assert capsys.readouterr() == ("", "")
