@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from millpond import __version__
+import millpond
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED
 from millpond.cli.command import flatten
 from millpond.cli.files import CheckedFile
@@ -85,7 +85,7 @@ def render_sarif(files: Iterable[CheckedFile]) -> dict[str, Any]:
                 "tool": {
                     "driver": {
                         "name": "millpond",
-                        "version": __version__,
+                        "version": millpond.__version__,
                         "rules": [
                             {"id": rule, "shortDescription": {"text": title}} for rule, title in rules.items()
                         ],

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import NoReturn, TextIO
 
-from millpond import __version__
+import millpond
 from millpond.cli.check import CHECK
 from millpond.cli.command import Command, flatten, print_error
 from millpond.cli.demo import DEMO
@@ -88,7 +88,7 @@ def _make_parser() -> argparse.ArgumentParser:
         "can be answered in bounded memory, and runs it.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"millpond {__version__}")
+    parser.add_argument("--version", action="version", version=f"millpond {millpond.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
         sub = commands.add_parser(
