@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 from millpond.analysis.violations import Failure
+from millpond.query.derived_names import strip_mark
 from millpond.query.model import Column, Occurrence, Query, Ref, Select
 from millpond.query.parts import collect_derived_facts
 from millpond.query.trees import map_occurrences, refs
@@ -95,13 +96,14 @@ def list_assumptions(select: Select, failure: Failure, free: bool = False) -> tu
     moving = {ref for moved in failure.violation.moving for ref in moved.columns}
     growing = {*failure.violation.columns, *moving}
     opaque = list_opaque(select)
-    out = [f"{column.name} takes any number of values" for ref, column in opaque.items() if ref in growing]
+    names = {ref: strip_mark(column.name) for ref, column in opaque.items()}
+    out = [f"{name} takes any number of values" for ref, name in names.items() if ref in growing]
     for ref, column in opaque.items():
         assert column.derivation is not None
         shared = [n for n in column.derivation.arguments if Ref(ref.occurrence, n) in growing]
         if shared and ref not in growing:
-            names = " and ".join(shared)
-            out.append(f"any number of values of {names} fulfil the conditions on {column.name}")
+            arguments = " and ".join(shared)
+            out.append(f"any number of values of {arguments} fulfil the conditions on {names[ref]}")
         elif free and ref not in growing:
-            out.append(f"{column.name} takes the values that the conditions ask for")
+            out.append(f"{names[ref]} takes the values that the conditions ask for")
     return tuple(sorted(set(out)))

@@ -9,6 +9,7 @@ from millpond.analysis.partner_tests import NeverFinalError
 from millpond.analysis.verdict import Reason, UndeterminedCode
 from millpond.analysis.violations import Failure, ViolationCode
 from millpond.query.buckets import find_bucket
+from millpond.query.derived_names import strip_mark
 from millpond.query.model import Comparison, Op, Query, Ref, Select
 from millpond.query.parts import THRESHOLD, Part
 from millpond.query.time_order import TimeOrder, find_result_keys
@@ -209,14 +210,14 @@ def _name_column(select: Select, ref: Ref) -> str:
     """
     if ref not in (Ref(ref.occurrence, c.name) for c in select.occurrence(ref.occurrence).table.derived):
         return str(ref)
-    called, opened, arguments = ref.column.removesuffix(".start").partition("(")
+    called, opened, arguments = strip_mark(ref.column).removesuffix(".start").partition("(")
     declared = (c.name for c in select.occurrence(ref.occurrence).table.columns)
     for name in sorted(declared, key=len, reverse=True):
         column = re.compile(rf"(?<!['\w]){re.escape(name)}(?!['\w])")
         qualified, count = column.subn(f"{ref.occurrence}.{name}", arguments, count=1)
         if count:
             return called + opened + qualified
-    return str(ref)
+    return strip_mark(str(ref))
 
 
 def _stream_name(select: Select, alias: str) -> str:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from hashlib import sha256
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -32,6 +31,7 @@ from millpond.frontend.row_facts import find_facts
 from millpond.frontend.scope import Scope
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import Statement
+from millpond.query.derived_names import mark_name
 from millpond.query.model import Column, Derivation, Ref
 from millpond.query.types import BOOLEAN, INT, TIME_VALUE, TIMESTAMP, TINYINT, SqlType, find_type
 
@@ -132,7 +132,7 @@ def _name(row: exp.Expr, taken: frozenset[str]) -> str:
     name = shown.sql("spark")
     strings = [literal.this for literal in row.find_all(exp.Literal) if literal.is_string]
     if any(text != text.lower() for text in strings) or name in taken:
-        name += f" #{sha256(row.sql('spark').encode()).hexdigest()[:6]}"
+        return mark_name(name, row.sql("spark"))
     return name
 
 

@@ -7,6 +7,7 @@ from math import prod
 from millpond.plan.classes import ColumnClasses
 from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, KeptColumn, State
 from millpond.plan.synopses import ExactPlan, Extreme, StreamPlan, merge_shared
+from millpond.query.derived_names import strip_mark
 from millpond.query.model import Scalar
 from millpond.query.parts import Part
 from millpond.query.text import expression_text
@@ -74,7 +75,7 @@ def describe_column(part: Part, classes: ColumnClasses) -> KeptColumn:
     words = [_values_text(part, classes)] if classes.values else []
     words += [text for here, text in ((classes.below, "all below"), (classes.above, "all above")) if here]
     words += ["NULL"] if classes.null else []
-    return KeptColumn(classes.column.column, classes.classes, ", ".join(words) or "none")
+    return KeptColumn(strip_mark(classes.column.column), classes.classes, ", ".join(words) or "none")
 
 
 def _values_text(part: Part, classes: ColumnClasses) -> str:
