@@ -33,7 +33,7 @@ from millpond.analysis.verdict import (
     Verdict,
 )
 from millpond.analysis.violations import Failure
-from millpond.analysis.witness.search import find_witness
+from millpond.analysis.witness.search import SearchBudget, find_witness
 from millpond.analysis.witness.source import WitnessSource, find_having_constants
 from millpond.errors import WitnessSizeError
 from millpond.frontend.parse import parse
@@ -62,6 +62,8 @@ CONFIRMED_ROWS_OPAQUE = 40
 _MAX_CONFIRMED_ROWS = 40
 # Failures for which a witness is searched; if the first few have none, the others rarely do.
 _MAX_FAILURES = 6
+# Rows of all candidates that are tried; a search of this size takes one to four seconds.
+_MAX_CANDIDATE_ROWS = 25_000
 
 
 def check(text: str) -> Verdict | list[Verdict]:
@@ -171,12 +173,13 @@ def _find_failures(select: Select, distinct: bool) -> list[tuple[Select, Failure
 
 def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> Verdict:
     """The verdict if a criterion fails: unbounded if a witness is confirmed, undetermined otherwise."""
+    budget = SearchBudget(_MAX_CANDIDATE_ROWS)
     for select, failure in failures[:_MAX_FAILURES]:
         source = WitnessSource(select, JoinRegions(failure.part), failure.violation, failure.aggregate)
         rows = _rows_to_confirm(select, failure)
         if rows > _MAX_CONFIRMED_ROWS or _has_recurring_values(select, failure):
             continue
-        free = _find_confirmed(query, source, rows)
+        free = _find_confirmed(query, source, rows, budget)
         if free is not None:
             reasons = remove_redundant(describe_violation(s, f) for s, f in [(select, failure), *failures])
             assumed = list_assumptions(select, failure, free)
@@ -196,16 +199,16 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
     return _build_undetermined(query, remove_redundant(reasons))
 
 
-def _find_confirmed(query: Query, source: WitnessSource, rows: int) -> bool | None:
+def _find_confirmed(query: Query, source: WitnessSource, rows: int, budget: SearchBudget) -> bool | None:
     """Whether a confirmed witness has free values in place of expressions; None if there is no witness."""
     try:
-        if find_witness(query, source, rows) is not None:
+        if find_witness(query, source, rows, budget) is not None:
             return False
         declared = declare_opaque(query, source.select)
         if declared is None:
             return None
         freed, select = declared
-        found = find_witness(freed, replace(source, select=select), CONFIRMED_ROWS_DOUBTFUL)
+        found = find_witness(freed, replace(source, select=select), CONFIRMED_ROWS_DOUBTFUL, budget)
         return True if found is not None else None
     except WitnessSizeError:
         return None

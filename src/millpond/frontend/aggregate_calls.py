@@ -230,6 +230,9 @@ def _read_arguments(statement: Statement, node: exp.Expr, called: str) -> tuple[
         found = [] if first is None else [first]
     if not found:
         raise SqlError(f"{called} has no argument", place, "write COUNT(*) or name a column")
+    needed = "expression" if isinstance(node, _PAIRS) else "quantile" if isinstance(node, _QUANTILES) else ""
+    if needed and node.args.get(needed) is None:
+        raise SqlError(f"{called} needs two arguments", place)
     if isinstance(node, _PAIRS):
         found.append(node.expression)
     for each in found:

@@ -37,6 +37,18 @@ _MAX_RAMPS = 250
 Fill = Callable[[tuple[str, str]], int]
 
 
+@dataclass
+class SearchBudget:
+    """How many rows the candidates of a search may still have in all; then it gives up."""
+
+    rows: int
+
+    def can_try(self, candidate: WitnessCandidate) -> bool:
+        """Take the rows of a candidate from the budget; False if it is spent."""
+        self.rows -= len(candidate.setup) + len(candidate.universe) + sum(map(len, candidate.probes))
+        return self.rows >= 0
+
+
 def build_witness(query: Query, source: WitnessSource, n: int) -> Witness:
     """A confirmed witness with ``n`` optional rows; raises WitnessSizeError if there is none."""
     if n < 1:
@@ -47,8 +59,10 @@ def build_witness(query: Query, source: WitnessSource, n: int) -> Witness:
     return found
 
 
-def find_witness(query: Query, source: WitnessSource, n: int) -> Witness | None:
-    """The first candidate that brute force confirms, or None.
+def find_witness(
+    query: Query, source: WitnessSource, n: int, budget: SearchBudget | None = None
+) -> Witness | None:
+    """The first candidate that brute force confirms, or None, also if the budget is spent before.
 
     Raises WitnessSizeError if candidates failed only because their values do not fit the columns' types.
     """
@@ -62,6 +76,8 @@ def find_witness(query: Query, source: WitnessSource, n: int) -> Witness | None:
     if source.select.session is not None:
         tried = ((candidate, fill) for candidate in propose_session_candidates(source, n) for fill in fills)
     for candidate, fill in tried:
+        if budget is not None and not budget.can_try(candidate):
+            break
         compare = "answer" if aggregates and not candidate.step_by_step else "emitted"
         try:
             witness = _build_witness(source, candidate, compare, fill)
