@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from millpond.analysis.assumptions import declare_opaque, list_assumptions, list_opaque
+from millpond.analysis.blocks import decide_blocks, has_blocks
 from millpond.analysis.derive_synopses import derive_plan
 from millpond.analysis.paper_verdict import describe_published_verdict
 from millpond.analysis.partner_tests import NeverFinalError
@@ -81,6 +82,8 @@ def check(text: str) -> Verdict | list[Verdict]:
 
 def decide(query: Query) -> Verdict:
     """The verdict on one query."""
+    if has_blocks(query):
+        return decide_blocks(query, decide)
     if any(select.session is not None for select in query.selects):
         return _decide_sessions(query)
     unsupported = _find_unsupported(query)

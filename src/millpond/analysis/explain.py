@@ -40,13 +40,23 @@ def explain(verdict: Verdict) -> str:
     published = _wrap("  ", f"{verdict.published}.", "  ") if verdict.published else []
     if verdict.outcome == BOUNDED:
         kept = [*_render_kept_lines(verdict), *_rate_lines(verdict)]
-        return "\n".join([_bounded_headline(verdict), *kept, *published])
+        return "\n".join([_bounded_headline(verdict), *kept, *published, *_block_lines(verdict)])
     if verdict.outcome == UNBOUNDED:
         headline = "unbounded: memory must grow with the streams, whatever the program"
     else:
         headline = "undetermined: neither a bound nor a proof of growth was found"
     assumed = [line for each in verdict.assumptions for line in _wrap("  ", f"assumed: {each}.", "    ")]
-    return "\n".join([headline, *_reason_lines(verdict.reasons), *assumed, *published])
+    blocks = _block_lines(verdict)
+    return "\n".join([headline, *_reason_lines(verdict.reasons), *assumed, *published, *blocks])
+
+
+def _block_lines(verdict: Verdict) -> list[str]:
+    """The tree of blocks: the outcome of each, below the block that reads it."""
+    lines: list[str] = []
+    for name, block in verdict.blocks.items():
+        lines += _wrap("  ", f"block {name}: {explain(block).splitlines()[0]}", "    ")
+        lines += [f"  {line}" for line in _block_lines(block)]
+    return lines
 
 
 def _reason_lines(reasons: Sequence[Reason]) -> list[str]:

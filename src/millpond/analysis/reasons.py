@@ -40,6 +40,8 @@ _UNDETERMINED = {
     UndeterminedCode.SESSION_OF_PARTNERS: (
         "the analysis does not support session_window with an outer join or EXISTS"
     ),
+    UndeterminedCode.BLOCK: "a subquery is not bounded, and no proof was found that the whole query is not",
+    UndeterminedCode.REVISED: "a subquery revises its rows, and it is not known how to follow the revisions",
 }
 # Violations that an unbounded equality join of the same columns implies.
 _IMPLIED_BY_EQUALITY = (

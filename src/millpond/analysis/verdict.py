@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ class UndeterminedCode(StrEnum):
     SEVERAL_OUTER_STREAMS = "several-outer-streams"
     NESTED_OUTER_JOINS = "nested-outer-joins"
     SESSION_OF_PARTNERS = "session-of-partners"
+    BLOCK = "block"
+    REVISED = "revised-block"
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ class Verdict:
     A bounded query has a plan of what is kept: ``plan``, for the exact engine, or ``timed``, for the timed
     engine, if timestamps matter.  An unbounded query has a ``witness_source``.  ``published`` says where the
     theorem of paper 2, as published, differs.  ``assumptions`` are what an unbounded verdict takes for
-    granted of the expressions of the query.
+    granted of the expressions of the query.  ``blocks`` are the verdicts on its subqueries that are tables of
+    their own, by name, and ``block`` is the one that the first reason is about, if it is about one.
     """
 
     outcome: str
@@ -75,6 +79,8 @@ class Verdict:
     witness_source: WitnessSource | None = field(default=None, repr=False)
     published: str | None = None
     assumptions: tuple[str, ...] = ()
+    blocks: Mapping[str, Verdict] = field(default_factory=dict, repr=False)
+    block: str | None = None
 
     @property
     def query_text(self) -> str:
@@ -108,4 +114,6 @@ class Verdict:
             "query": self.query_text,
             "published": self.published,
             "assumptions": list(self.assumptions),
+            "block": self.block,
+            "blocks": {name: verdict.to_json() for name, verdict in self.blocks.items()},
         }

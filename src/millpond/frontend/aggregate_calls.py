@@ -21,7 +21,7 @@ from millpond.frontend.scope import Scope
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.query.aggregate_functions import ORDERED
-from millpond.query.model import Literal
+from millpond.query.model import Literal, Ref
 from millpond.query.types import decimal
 
 # Functions that sqlglot does not know, or has no node for.
@@ -289,7 +289,4 @@ def _find_time(scope: Scope, node: exp.Expr, called: str) -> exp.Expr:
     if stream.table.time is None:
         name = one_line(stream.table.name)
         raise SqlError(f"{called} chooses a row by its time, but {name} has no TIMESTAMP column", place)
-    alias = scope.written.get(stream.alias, stream.alias)
-    time = exp.column(exp.to_identifier(stream.table.time), table=exp.to_identifier(alias))
-    time.parent = node
-    return time
+    return scope.make_column(Ref(stream.alias, stream.table.time), node)

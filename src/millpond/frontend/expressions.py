@@ -13,7 +13,7 @@ from millpond.frontend.aggregate_calls import AggregateCall, read_aggregate_call
 from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.row_expressions import find_derived, find_obstacle, read_row_expression
-from millpond.frontend.scope import Scope, read_name
+from millpond.frontend.scope import KeepBlockError, Scope, Source, SourceColumn, read_name
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.frontend.time_calls import pick_edge, read_time_call
 from millpond.query.model import (
@@ -158,16 +158,15 @@ def _bind_column(reader: Reader, node: exp.Column) -> Bound:
     window = _bind_window(reader, node)
     if window is not None:
         return window
-    ref, kind = reader.scope.find_column(node)
-    _guard_grouped(reader, node, ref)
-    return Bound(ref, kind, name)
+    source, column = reader.scope.resolve(node)
+    return _bind_source_column(reader, node, source, replace(column, name=name))
 
 
 def _bind_window(reader: Reader, node: exp.Column) -> Bound | None:
     """``window``, ``window.start`` or ``window.end``, where ``window`` is the only one or an alias."""
     qualifier = node.args.get("table")
     name = (qualifier or node).name.lower()
-    is_alias = any(o.alias.lower() == name for o in reader.scope.occurrences)
+    is_alias = reader.scope.has_alias(name)
     is_known = is_alias if qualifier else reader.scope.knows(node)
     if name not in reader.windows or is_known or node.args.get("db"):
         return None
@@ -203,10 +202,19 @@ def _guard_grouped(reader: Reader, node: exp.Expr, ref: Ref) -> None:
         )
 
 
-def bind_star_column(reader: Reader, node: exp.Expr, ref: Ref, kind: SqlType) -> Bound:
+def bind_star_column(reader: Reader, node: exp.Expr, column: SourceColumn) -> Bound:
     """One of the columns that ``*`` stands for."""
-    _guard_grouped(reader, node, ref)
-    return Bound(ref, kind, ref.column)
+    source = next(each for each in reader.scope.visible if column in each.columns)
+    return _bind_source_column(reader, node, source, column)
+
+
+def _bind_source_column(reader: Reader, node: exp.Expr, source: Source, column: SourceColumn) -> Bound:
+    if column.ref is not None:
+        _guard_grouped(reader, node, column.ref)
+        return Bound(column.ref, column.type, column.name)
+    if reader.grouped is not None or not isinstance(column.value, Bound):
+        raise KeepBlockError(source.path)
+    return replace(column.value, name=column.name)
 
 
 def _is_grouped(reader: Reader, node: exp.Column) -> bool:

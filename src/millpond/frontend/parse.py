@@ -21,10 +21,12 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from millpond.errors import SqlError, SqlNameError, one_line
 from millpond.frontend.aggregate_calls import name_aggregates
+from millpond.frontend.blocks import check_view, read_query
 from millpond.frontend.catalog import read_table
 from millpond.frontend.guards import guard_statements, guard_text
+from millpond.frontend.named_queries import read_view
 from millpond.frontend.refusals import describe_unsupported_statement, refuse_unread_words
-from millpond.frontend.select import read_query
+from millpond.frontend.scope import NamedQuery, Names
 from millpond.frontend.statement import Statement, position
 from millpond.frontend.syntax_errors import describe_syntax_error, describe_unclosed
 from millpond.query.model import Query, Table
@@ -43,7 +45,7 @@ def parse(text: str) -> list[Query]:
     """
     with _deep_stack():
         text = text.removeprefix("\ufeff")
-        tables: dict[str, Table] = {}
+        tables: dict[str, Table | NamedQuery] = {}
         queries: list[Statement] = []
         for tokens in _split_statements(text):
             statement = Statement(text, tokens, _parse_tree(text, tokens))
@@ -117,8 +119,11 @@ def read_text(path: str | PathLike[str]) -> str:
         raise SqlError(f"the file cannot be read: {one_line(reason)}") from None
 
 
-def _declare(statement: Statement, tables: dict[str, Table]) -> None:
-    table = read_table(statement)
+def _declare(statement: Statement, tables: dict[str, Table | NamedQuery]) -> None:
+    is_view = isinstance(statement.tree, exp.Create) and statement.tree.args.get("kind") == "VIEW"
+    table = read_view(statement, tables) if is_view else read_table(statement)
+    if isinstance(table, NamedQuery):
+        check_view(table)
     refuse_unread_words(statement)
     if table.name.lower() in {name.lower() for name in tables}:
         place = statement.at(statement.tree.this)
@@ -126,7 +131,7 @@ def _declare(statement: Statement, tables: dict[str, Table]) -> None:
     tables[table.name] = table
 
 
-def _read_query(statement: Statement, tables: Mapping[str, Table]) -> Query:
+def _read_query(statement: Statement, tables: Names) -> Query:
     query = read_query(statement, tables)
     refuse_unread_words(statement)
     return query
@@ -185,7 +190,7 @@ def _tokenize(text: str) -> list[Token]:
 def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
     """sqlglot's tree of one statement."""
     first = tokens[0].text
-    if first.upper() not in ("CREATE", "SELECT", "("):
+    if first.upper() not in ("CREATE", "SELECT", "WITH", "("):
         construct, remedy = describe_unsupported_statement(first)
         raise SqlError(f"{construct} is not supported", position(text, tokens[0].start), remedy)
     try:

@@ -10,19 +10,20 @@ do not apply it, so ``spark/admission.py`` refuses to run them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from millpond.errors import SqlError, SqlNameError, SqlTypeError
 from millpond.frontend.constants import Bound
-from millpond.frontend.expressions import Reader, bind
+from millpond.frontend.expressions import Reader, bind, bind_star_column
 from millpond.frontend.row_expressions import (
     find_derived,
     find_expression_type,
     is_row_function,
     mark_as_read,
 )
+from millpond.frontend.scope import SourceColumn
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import AGGREGATES
 from millpond.frontend.time_calls import is_window_call, read_time_call
@@ -49,6 +50,10 @@ class Computed:
 
 def bind_item(reader: Reader, node: exp.Expr) -> Bound | Computed:
     """A select item: an expression of the language, or one that is computed from such expressions."""
+    if reader.grouped is None and isinstance(node, exp.Column) and reader.scope.knows(node):
+        _, column = reader.scope.resolve(node)
+        if isinstance(column.value, Computed):
+            return replace(column.value, name=node.name)
     try:
         return bind(reader, node)
     except (SqlTypeError, SqlNameError):
@@ -58,6 +63,13 @@ def bind_item(reader: Reader, node: exp.Expr) -> Bound | Computed:
         if computed is None:
             raise refusal
         return computed
+
+
+def bind_star_item(reader: Reader, node: exp.Expr, column: SourceColumn) -> Bound | Computed:
+    """One of the columns that ``*`` stands for."""
+    if reader.grouped is None and isinstance(column.value, Computed):
+        return replace(column.value, name=column.name)
+    return bind_star_column(reader, node, column)
 
 
 def _is_over_results(reader: Reader, node: exp.Expr) -> bool:

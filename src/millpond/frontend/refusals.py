@@ -120,6 +120,7 @@ _FLAGS: dict[tuple[str, str], tuple[str, str | None]] = {
     ("Create", "replace"): ("OR REPLACE", _LEAVE),
     ("Create", "refresh"): ("OR REFRESH", _LEAVE),
     ("Union", "by_name"): ("BY NAME", "list the columns in the same order"),
+    ("With", "recursive"): ("RECURSIVE", None),
     ("Group", "all"): ("GROUP BY ALL", _NAME_COLUMNS),
     ("Distinct", "on"): ("DISTINCT ON", None),
     ("Table", "joins"): ("JOIN inside JOIN", "write ON after each JOIN"),
@@ -158,7 +159,6 @@ _RANDOM = "is not supported: its value does not follow from the row"
 _SEVERAL_ROWS = "is not supported: it makes several rows of one"
 # Statements that start with something else than CREATE or SELECT.
 _STATEMENTS: dict[str, tuple[str, str | None]] = {
-    "WITH": _NODES["With"],
     "FROM": ("FROM before SELECT", "start with SELECT"),
     "VALUES": _NODES["Values"],
 }
@@ -172,6 +172,7 @@ _WORDS = _TYPES | frozenset(
     """
     SELECT DISTINCT ALL FROM AS JOIN INNER CROSS ON WHERE AND OR NOT GROUP BY HAVING UNION BETWEEN IN IS NULL
     LEFT RIGHT FULL OUTER SEMI ANTI TRUE FALSE CAST TRY_CAST CASE WHEN THEN ELSE END FILTER ::
+    WITH VIEW REPLACE TEMPORARY TEMP
     CREATE STREAMING TABLE IF EXISTS CHECK CONSTRAINT USING OPTIONS TBLPROPERTIES COMMENT
     ( ) , . * + - / % = == < <= > >= <> != !
     """.split()  # noqa: SIM905 (a list of words reads better)

@@ -17,8 +17,10 @@ select list are projections (``projections``); HAVING has none.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 
+import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
@@ -32,7 +34,7 @@ from millpond.frontend.scope import Scope
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import Statement
 from millpond.query.derived_names import mark_name
-from millpond.query.model import Column, Derivation, Ref
+from millpond.query.model import Column, Comparison, Derivation, Literal, Op, Ref
 from millpond.query.types import BOOLEAN, INT, TIME_VALUE, TIMESTAMP, TINYINT, SqlType, find_type
 
 # Nodes whose value is not determined by the columns of one row.
@@ -104,23 +106,43 @@ def mark_as_read(statement: Statement, node: exp.Expr) -> None:
 
 
 def _make_column(scope: Scope, alias: str, node: exp.Expr) -> Column:
-    table = scope.occurrence_of(Ref(alias, "")).table
+    table = scope.table_of(alias)
     row = node.copy()
-    types = {column.name: column.type for column in table.columns}
+    types = {column.name: column.type for column in table.all_columns}
     # The columns of the copy have no positions, for which those of the node are resolved.
     for column, written in zip([*row.find_all(exp.Column)], [*node.find_all(exp.Column)], strict=True):
-        ref, _ = scope.find_column(written)
-        plain = exp.column(exp.to_identifier(ref.column, quoted=True))
+        plain = _expand(scope, scope.find_column(written)[0])
         row = plain if column is row else row
         column.replace(plain)
     type_ = find_expression_type(scope.statement, node, row, types)
     if type_ is TINYINT and not isinstance(row, exp.Cast | exp.Column):
         type_ = INT  # sqlglot calls the year of a date a TINYINT
-    name = _name(row, frozenset(types))
+    name = _name(row, frozenset(column.name for column in table.columns))
     facts = tuple(find_facts(table, row, name, type_))
     arguments = tuple(dict.fromkeys(each.name for each in row.find_all(exp.Column)))
     derivation = Derivation(row.sql("spark"), _to_duckdb(row, type_), facts, arguments=arguments)
     return Column(name, type_, derivation=derivation)
+
+
+def _expand(scope: Scope, ref: Ref) -> exp.Expr:
+    """A column, or what it is computed from if it is the value of an expression in a merged block."""
+    derivation = scope.column(ref).derivation
+    if derivation is None or derivation.time is not None or derivation.gap is not None or derivation.repeated:
+        return exp.column(exp.to_identifier(ref.column, quoted=True))
+    return exp.Paren(this=sqlglot.parse_one(derivation.sql, read="spark"))
+
+
+def derive_constant(scope: Scope, node: exp.Expr, constant: Bound) -> Bound | None:
+    """A constant of a merged block as a column of its first table; None if that can be missing."""
+    alias, literal = scope.occurrences[0].alias, constant.expression
+    if alias in scope.extended or constant.type is None or not isinstance(literal, Literal):
+        return None
+    table = scope.table_of(alias).name
+    name = f"constant {constant.name}"
+    fact = Comparison(Ref(table, name), Op.EQ, literal, constant.name)
+    spark = f"CAST({node.sql('spark')} AS {constant.type})"
+    derivation = Derivation(spark, _to_duckdb(node, constant.type), () if literal.value is None else (fact,))
+    return replace(constant, expression=scope.derive(alias, Column(name, constant.type, True, derivation)))
 
 
 def _name(row: exp.Expr, taken: frozenset[str]) -> str:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from millpond.errors import SqlError, SqlTypeError, one_line
+from millpond.errors import Position, SqlError, SqlTypeError, one_line
 from millpond.frontend.conditions import conjunction, read_group_condition
 from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.derived_columns import list_window_filters, share_derived_columns, with_derived
-from millpond.frontend.expressions import Reader, bind_star_column, has_aggregate, strip_parentheses
-from millpond.frontend.joins import FromClause, read_from
-from millpond.frontend.projections import Computed, bind_item
+from millpond.frontend.expressions import Reader, has_aggregate, strip_parentheses
+from millpond.frontend.joins import FromClause, MergedBlock, Surroundings, read_from
+from millpond.frontend.named_queries import strip_subquery
+from millpond.frontend.projections import Computed, bind_item, bind_star_item
 from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
-from millpond.frontend.row_expressions import find_obstacle, read_row_expression
-from millpond.frontend.scope import Scope, read_name
+from millpond.frontend.row_expressions import derive_constant, find_obstacle, read_row_expression
+from millpond.frontend.scope import KeepBlockError, Path, Scope, Source, SourceColumn, read_name
 from millpond.frontend.sessions import refuse_misplaced_sessions, split_session
 from millpond.frontend.statement import Statement
 from millpond.frontend.subqueries import read_where
@@ -31,7 +32,6 @@ from millpond.query.model import (
     Query,
     Ref,
     Select,
-    Table,
     Term,
 )
 from millpond.query.trees import item_refs, map_occurrences, refs
@@ -41,8 +41,17 @@ MAX_SELECTS = 100
 MAX_ITEMS = 10_000
 
 
+class DistributeError(Exception):
+    """A block is a UNION ALL of branches: the select that it is merged into is read once for each of them."""
+
+    def __init__(self, path: Path, branches: int) -> None:
+        super().__init__(path, branches)
+        self.path = path
+        self.branches = branches
+
+
 @dataclass(frozen=True)
-class _TypedSelect:
+class TypedSelect:
     """A select and the types of its output columns; ``windows`` are as in ``Query``."""
 
     select: Select
@@ -58,24 +67,49 @@ class _SelectItem:
     node: exp.Expr
     alias: str | None
     text: str
-    column: tuple[Ref, SqlType] | None = None
+    column: SourceColumn | None = None
 
 
-def read_query(statement: Statement, tables: Mapping[str, Table]) -> Query:
-    """Read a query, with all names resolved."""
-    reads: list[_TypedSelect] = []
-    terms = _read_terms(statement, statement.tree, tables, reads)
+def read_terms(
+    statement: Statement, tree: exp.Expr, around: Surroundings, reads: list[TypedSelect]
+) -> tuple[Term, ...]:
+    """The terms whose bag union is the query; UNION makes one set of the terms before it and the next."""
+    chain: list[tuple[exp.Expr, bool, Surroundings]] = []
+    node, around = strip_subquery(statement, tree, around)
+    while isinstance(node, exp.Union):
+        accept_only(statement, node, "this", "expression", "distinct", "with_")
+        chain.append((node.expression, bool(node.args.get("distinct")), around))
+        node, around = strip_subquery(statement, node.this, around)
+    if not isinstance(node, exp.Select):
+        raise unsupported_error(statement, node)
+    found = _read_branches(statement, node, around)
+    reads += found
+    if len(reads) > MAX_SELECTS:
+        message = f"more than {MAX_SELECTS} selects in one UNION"
+        raise SqlError(message, statement.at(node), "write several queries")
+    terms: tuple[Term, ...] = tuple(Term((each.select,), False) for each in found)
+    if node.args.get("distinct"):
+        terms = (Term(tuple(each.select for each in found), True),)
+    for right, distinct, seen in reversed(chain):
+        terms += read_terms(statement, right, seen, reads)
+        if distinct:
+            terms = (Term(tuple(select for term in terms for select in term.selects), True),)
+    return terms
+
+
+def build_query(
+    reads: Sequence[TypedSelect], terms: tuple[Term, ...], text: str, place: Position | None
+) -> Query:
+    """The query of some terms."""
     _check_union_columns(reads)
     first = reads[0]
     columns = tuple(item.name for item in first.select.items)
     terms = share_derived_columns(terms)
-    start, end = statement.tokens[0].start, statement.tokens[-1].end + 1
-    text = statement.text[start:end]
     _check_projections(reads, terms)
-    return Query(terms, columns, text, statement.token_at(0), first.windows, first.projection)
+    return Query(terms, columns, text, place, first.windows, first.projection)
 
 
-def _check_projections(reads: Sequence[_TypedSelect], terms: Sequence[Term]) -> None:
+def _check_projections(reads: Sequence[TypedSelect], terms: Sequence[Term]) -> None:
     """Refuse computed results that are compared with others: those of UNION and DISTINCT."""
     computed = next((read for read in reads if read.projection), None)
     if computed is not None and (len(reads) > 1 or terms[0].distinct):
@@ -84,38 +118,34 @@ def _check_projections(reads: Sequence[_TypedSelect], terms: Sequence[Term]) -> 
         raise SqlError(message, computed.select.position)
 
 
-def _read_terms(
-    statement: Statement, tree: exp.Expr, tables: Mapping[str, Table], reads: list[_TypedSelect]
-) -> tuple[Term, ...]:
-    """The terms whose bag union is the query; UNION makes one set of the terms before it and the next."""
-    chain: list[tuple[exp.Expr, bool]] = []
-    node = _strip_subquery(statement, tree)
-    while isinstance(node, exp.Union):
-        accept_only(statement, node, "this", "expression", "distinct")
-        chain.append((node.expression, bool(node.args.get("distinct"))))
-        node = _strip_subquery(statement, node.this)
-    if not isinstance(node, exp.Select):
-        raise unsupported_error(statement, node)
-    if len(reads) >= MAX_SELECTS:
-        message = f"more than {MAX_SELECTS} selects in one UNION"
-        raise SqlError(message, statement.at(node), "write several queries")
-    reads.append(_read_select(statement, node, tables))
-    terms: tuple[Term, ...] = (Term((reads[-1].select,), bool(node.args.get("distinct"))),)
-    for right, distinct in reversed(chain):
-        terms += _read_terms(statement, right, tables, reads)
-        if distinct:
-            terms = (Term(tuple(select for term in terms for select in term.selects), True),)
-    return terms
+def _read_branches(statement: Statement, node: exp.Select, around: Surroundings) -> list[TypedSelect]:
+    """The select, or one for each combination of branches of the UNION ALL blocks that it reads."""
+    ignores = bool(node.args.get("distinct")) and not is_grouped(node)
+    around = replace(around, ignores_duplicates=ignores, taken=set(), derived={})
+    try:
+        return [_read_select(statement, node, around)]
+    except DistributeError as union:
+        if is_grouped(node):
+            raise KeepBlockError(union.path) from None
+        found: list[TypedSelect] = []
+        for number in range(union.branches):
+            found += _read_branches(statement, node, around.choose(union.path, number))
+            if len(found) > MAX_SELECTS:
+                raise KeepBlockError(union.path) from None
+        if any(each.projection for each in found):
+            raise KeepBlockError(union.path) from None
+        return found
 
 
-def _strip_subquery(statement: Statement, node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Subquery):
-        accept_only(statement, node, "this")
-        node = node.this
-    return node
+def is_grouped(node: exp.Select) -> bool:
+    """Whether a select makes its rows from several rows, so that it is more than joins and a filter."""
+    clauses = ("group", "having", "order", "limit", "offset", "qualify", "windows")
+    if any(node.args.get(key) for key in clauses):
+        return True
+    return any(has_aggregate(each) or each.find(exp.Window) is not None for each in node.expressions)
 
 
-def _check_union_columns(reads: Sequence[_TypedSelect]) -> None:
+def _check_union_columns(reads: Sequence[TypedSelect]) -> None:
     """Refuse a UNION whose selects differ in the number of columns or in types that cannot be compared."""
     kinds = list(reads[0].types)
     for read in reads[1:]:
@@ -132,11 +162,12 @@ def _check_union_columns(reads: Sequence[_TypedSelect]) -> None:
             kinds[index] = first or kind
 
 
-def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Table]) -> _TypedSelect:
-    accept_only(statement, node, "distinct", "expressions", "from_", "joins", "where", "group", "having")
+def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -> TypedSelect:
+    clauses = ("distinct", "expressions", "from_", "joins", "where", "group", "having", "with_")
+    accept_only(statement, node, *clauses)
     if node.args.get("distinct"):
         accept_only(statement, node.args["distinct"])
-    clause = read_from(statement, node, tables)
+    clause = read_from(statement, node, around)
     scope = clause.scope
     items = _read_items(statement, node, clause)
     group_by = _read_group_by(scope, node.args.get("group"), items)
@@ -145,9 +176,9 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
     session, group_by = split_session(scope, group_by, node.args.get("group"))
     grouped = {*(group_by or ()), *((session.start, session.end) if session else ())}
     reader = Reader(statement, scope, frozenset(grouped) if is_grouped else None, windows=windows)
-    where, exists = read_where(scope, node.args.get("where"), tables)
+    where, exists = read_where(scope, node.args.get("where"), around)
     bound = [
-        bind_star_column(reader, i.node, *i.column) if i.column else bind_item(reader, i.node) for i in items
+        bind_star_item(reader, i.node, i.column) if i.column else bind_item(reader, i.node) for i in items
     ]
     having = _read_having(reader, node.args.get("having"), items)
     text, place = statement.slice(node), statement.at(node)
@@ -168,7 +199,54 @@ def _read_select(statement: Statement, node: exp.Select, tables: Mapping[str, Ta
     )
     select = map_occurrences(select, lambda o: with_derived(o, list(scope.derived.get(o.alias, {}).values())))
     refuse_misplaced_sessions(select)
-    return _TypedSelect(select, tuple(each.type for each in bound), packed, projection)
+    return TypedSelect(select, tuple(each.type for each in bound), packed, projection)
+
+
+def read_plain(statement: Statement, node: exp.Select, around: Surroundings) -> MergedBlock:
+    """A select of joins, filters and expressions, to be merged into the select around it."""
+    accept_only(statement, node, "distinct", "expressions", "from_", "joins", "where", "with_")
+    clause = read_from(statement, node, around)
+    where, exists = read_where(clause.scope, node.args.get("where"), around)
+    items = _read_items(statement, node, clause)
+    reader = Reader(statement, clause.scope, windows=_find_windows(node, items))
+    columns = tuple(_read_source_column(reader, item) for item in items)
+    condition = conjunction(each for each in (clause.condition, where) if each != TRUE)
+    return MergedBlock(
+        Source("", columns, "", around.path),
+        clause.occurrences,
+        condition,
+        clause.joins,
+        (*clause.exists, *exists),
+        frozenset(clause.scope.extended),
+    )
+
+
+def _read_source_column(reader: Reader, item: _SelectItem) -> SourceColumn:
+    """A column of a merged block: a column of one of its tables, derived if need be, or an expression."""
+    if item.column is not None:
+        return item.column
+    scope, node = reader.scope, strip_parentheses(reader.statement, item.node)
+    if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star) and scope.knows(node):
+        return replace(scope.resolve(node)[1], name=item.alias or node.name)
+    found = bind_item(reader, item.node)
+    name = item.alias or found.name
+    if isinstance(found, Bound) and found.type is WINDOW:
+        edges = [pick_edge(scope, found, edge, False) for edge in ("start", "end")]
+        start, end = map(_refer, edges)
+        return replace(_refer(found), name=name, edges=(start, end))
+    if isinstance(found, Bound) and not isinstance(found.expression, Ref):
+        constant = isinstance(found.expression, Literal)
+        found = (
+            derive_constant(scope, node, found) if constant else read_row_expression(scope, node)
+        ) or found
+    if isinstance(found, Bound) and isinstance(found.expression, Ref):
+        return replace(_refer(found), name=name)
+    return SourceColumn(name, None, found.type, found)
+
+
+def _refer(bound: Bound) -> SourceColumn:
+    assert isinstance(bound.expression, Ref)
+    return SourceColumn(bound.name, bound.expression, bound.type)
 
 
 # --- the select list ---------------------------------------------------------------------------------
@@ -196,12 +274,11 @@ def _read_items(statement: Statement, node: exp.Select, clause: FromClause) -> l
 
 def _expand_star(statement: Statement, node: exp.Expr, clause: FromClause) -> list[_SelectItem]:
     accept_only(statement, node.this if isinstance(node, exp.Column) else node)
-    columns: Sequence[tuple[Ref, SqlType]] = clause.columns
+    columns: Sequence[SourceColumn] = clause.columns
     if isinstance(node, exp.Column):
         accept_only(statement, node, "this", "table")
-        chosen = clause.scope.find_occurrence(node.args["table"])
-        columns = [(Ref(chosen.alias, column.name), column.type) for column in chosen.table.columns]
-    return [_SelectItem(node, None, str(ref), (ref, kind)) for ref, kind in columns]
+        columns = clause.scope.find_source(node.args["table"]).columns
+    return [_SelectItem(node, None, str(each.ref or each.name), each) for each in columns]
 
 
 def _name_outputs(
@@ -297,7 +374,9 @@ def _read_group_column(scope: Scope, node: exp.Expr, items: Sequence[_SelectItem
             raise SqlError(message, statement.at(node), f"write 1 to {len(items)}, or a column")
         item = items[ordinal.expression.value - 1]
         if item.column:
-            return item.column[0]
+            if item.column.ref is None:
+                raise SqlError(f"GROUP BY {item.column.name} is not supported", statement.at(node), UPSTREAM)
+            return item.column.ref
         target = strip_parentheses(statement, item.node)
     elif isinstance(target, exp.Column) and not target.args.get("table") and not scope.knows(target):
         target = strip_parentheses(statement, _find_aliases(items).get(target.name.lower(), target))
@@ -323,7 +402,8 @@ def _read_group_column(scope: Scope, node: exp.Expr, items: Sequence[_SelectItem
 
 def _find_windows(node: exp.Select, items: Sequence[_SelectItem]) -> dict[str, exp.Expr]:
     """The calls of ``window`` and ``session_window``, by their select alias or their own name."""
-    calls = [each for each in node.find_all(exp.Anonymous) if is_window_call(each)]
+    own = node.walk(prune=lambda each: each is not node and isinstance(each, exp.Query | exp.With))
+    calls = [each for each in own if is_window_call(each)]
     named = {i.alias.lower(): i.node for i in items if i.alias and any(call is i.node for call in calls)}
     for name in ("window", "session_window"):
         same = [each for each in calls if each.name.lower() == name]

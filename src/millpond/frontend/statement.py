@@ -76,7 +76,8 @@ class Statement:
                 self._grow(key, (own[key], own[key]))
             if key in self._spans:
                 self._spans[key] = self._widen(node, *self._spans[key], own.get(key))
-                self._grow(id(node.parent), self._spans[key])
+                if not isinstance(node, exp.With):
+                    self._grow(id(node.parent), self._spans[key])
             deep = depth.get(key, 0) + (not (isinstance(node, _CHAINS) and isinstance(node.parent, _CHAINS)))
             if deep > MAX_DEPTH:
                 raise SqlError(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import replace
 
 from sqlglot import exp
 
 from millpond.errors import SqlError
 from millpond.frontend.conditions import compare_sides, conjunction, list_operands, read_row_condition
 from millpond.frontend.expressions import Reader, has_aggregate, strip_parentheses
-from millpond.frontend.joins import FromClause, read_from
+from millpond.frontend.joins import FromClause, Surroundings, read_from
 from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.scope import Scope
 from millpond.frontend.sides import read_row_side
@@ -22,7 +23,6 @@ from millpond.query.model import (
     Occurrence,
     Op,
     Ref,
-    Table,
 )
 from millpond.query.normalize import find_non_null, push_negations
 from millpond.query.trees import conjuncts, refs
@@ -31,7 +31,7 @@ _NULLS = "declare the columns NOT NULL if they never are"
 
 
 def read_where(
-    scope: Scope, where: exp.Expr | None, tables: Mapping[str, Table]
+    scope: Scope, where: exp.Expr | None, around: Surroundings
 ) -> tuple[Condition, tuple[Exists, ...]]:
     """The conditions of WHERE on rows, and its subqueries, which must be operands of its topmost AND."""
     if where is None:
@@ -51,9 +51,7 @@ def read_where(
     condition = conjunction(each for each in conditions if each != TRUE)
     found: list[Exists] = []
     for node, negated in subqueries:
-        taken = [o.alias for o in scope.occurrences]
-        taken += [o.alias for each in found for o in each.occurrences]
-        found.append(_SubqueryReader(scope, tables, taken, condition).read(node, negated))
+        found.append(_SubqueryReader(scope, around, condition).read(node, negated))
     return condition, tuple(found)
 
 
@@ -68,13 +66,10 @@ def _strip_negations(statement: Statement, node: exp.Expr) -> tuple[exp.Expr, bo
 class _SubqueryReader:
     """Reads one subquery; ``condition`` is that of WHERE around it."""
 
-    def __init__(
-        self, scope: Scope, tables: Mapping[str, Table], taken: Collection[str], condition: Condition
-    ) -> None:
+    def __init__(self, scope: Scope, around: Surroundings, condition: Condition) -> None:
         self.scope = scope
         self.statement = scope.statement
-        self.tables = tables
-        self.taken = taken
+        self.around = replace(around, outer=scope, alias=None, ignores_duplicates=True)
         self.condition = condition
 
     def read(self, node: exp.Expr, negated: bool) -> Exists:
@@ -111,7 +106,7 @@ class _SubqueryReader:
             message = "GROUP BY, HAVING and aggregates are not supported in EXISTS and IN"
             raise SqlError(message, place)
         accept_only(self.statement, select, "distinct", "expressions", "from_", "joins", "where")
-        clause = read_from(self.statement, select, self.tables, self.scope, self.taken)
+        clause = read_from(self.statement, select, self.around)
         if clause.joins or clause.exists:
             raise SqlError("a subquery with an outer join is not supported", self.statement.at(select))
         where = select.args.get("where")

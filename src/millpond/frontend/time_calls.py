@@ -23,11 +23,20 @@ from millpond.frontend.time_functions import (
 )
 from millpond.frontend.time_zones import find_slack
 from millpond.query.calendar import TimeFunction, find_closing_unit
-from millpond.query.model import Arithmetic, Column, Literal, Ref
+from millpond.query.model import Arithmetic, Column, Literal, Ref, Subquery
 from millpond.query.types import INTERVAL, TIMESTAMP, WINDOW
 
 _EDGES = ("START", "END")
 _WINDOWS = ("WINDOW", "SESSION_WINDOW")
+
+
+class WantedTimeError(Exception):
+    """A block has to have another time column: a window is made of ``column``, a function of its time."""
+
+    def __init__(self, table: str, column: str) -> None:
+        super().__init__(table, column)
+        self.table = table
+        self.column = column
 
 
 def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound | None:
@@ -55,6 +64,10 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
             return None
         message = f"{function} needs a TIMESTAMP, but {one_line(str(ref))} is {kind}"
         raise SqlTypeError(message, scope.statement.at(node))
+    table = scope.occurrence_of(ref).table
+    is_moment = isinstance(table.block, Subquery) and find_time_function(scope.column(ref)) is not None
+    if is_moment and table.time is not None:
+        raise WantedTimeError(table.name, ref.column)
     argument = _argument(scope, ref)
     if function == "WINDOW" and not argument.is_time:
         message = f"window needs the time column of a stream, but {one_line(str(ref))} is none"
@@ -79,6 +92,9 @@ def pick_edge(scope: Scope, window: Bound, edge: str, grouped: bool) -> Bound:
     if is_session(column):
         end = make_session_end(find_argument(scope, start), column)
         return Bound(scope.derive(start.occurrence, end), TIMESTAMP, "end")
+    of_block = find_block_edge(scope, start)
+    if of_block is not None:
+        return of_block
     function = find_time_function(column)
     assert function is not None
     if grouped:
@@ -86,6 +102,14 @@ def pick_edge(scope: Scope, window: Bound, edge: str, grouped: bool) -> Bound:
         return Bound(Arithmetic("+", start, width), TIMESTAMP, "end")
     end = make_end(find_argument(scope, start), function.unit, column)
     return Bound(scope.derive(start.occurrence, end), TIMESTAMP, "end")
+
+
+def find_block_edge(scope: Scope, start: Ref) -> Bound | None:
+    """The end of a window that a block has as a column."""
+    for column in (column for source in scope.visible for column in source.columns):
+        if column.ref == start and column.edges is not None and column.edges[1].ref is not None:
+            return Bound(column.edges[1].ref, TIMESTAMP, "end")
+    return None
 
 
 def find_time_function(column: Column) -> TimeFunction | None:

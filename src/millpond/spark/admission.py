@@ -74,6 +74,10 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
     # Lookups need neither a bound nor a budget: each row is answered by itself.
     if verdict.outcome != BOUNDED and memory is None and not find_lookup_tables(verdict.query):
         raise _refuse_unbounded(verdict, "" if folder is None else _preview_budgets(verdict.query, folder))
+    if verdict.blocks:
+        name = next(iter(verdict.blocks))
+        message = f"the subquery {name} is a block of its own: queries of several blocks are checked, not run"
+        raise MillpondError(message)
     if verdict.query.projection:
         computed = next(each for each in verdict.query.projection if each.sql != f"`{each.name}`")
         message = (
