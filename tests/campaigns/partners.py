@@ -35,10 +35,10 @@ WITNESS_ROWS = 4
 Answer = Counter[tuple[Any, ...]]
 
 
-def examine(seed: int, engine: bool = True) -> Finding:
+def examine(seed: int, engine: bool = True, waiting: bool = False) -> Finding:
     """Everything that can be checked of one random query."""
     rng = random.Random(seed)
-    case = random_partner_case(rng)
+    case = random_partner_case(rng, waiting)
     verdict = decide(parse(case.sql)[0])
     expected = partner_definition.decide(case)
     problems = []
@@ -137,10 +137,10 @@ def _normalise(answer: Answer) -> Answer:
     return Counter({normalise(row): n for row, n in answer.items()})
 
 
-def examine_safely(seed: int, engine: bool) -> Finding:
+def examine_safely(seed: int, engine: bool, waiting: bool = False) -> Finding:
     """The findings of one seed; an exception is one."""
     try:
-        return examine(seed, engine)
+        return examine(seed, engine, waiting)
     except Exception:
         return Finding(seed, "crash", "", False, (f"seed {seed}: {traceback.format_exc()}",))
 
@@ -150,12 +150,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--no-engine", action="store_true", help="decide only")
+    parser.add_argument("--waiting", action="store_true", help="only EXISTS with partners at any time")
     options = parser.parse_args(argv)
     began = time.monotonic()
     counts: Counter[tuple[str, str]] = Counter()
     problems = runs = 0
     for seed in range(options.seed, options.seed + options.cases):
-        finding = examine_safely(seed, not options.no_engine)
+        finding = examine_safely(seed, not options.no_engine, options.waiting)
         counts[finding.outcome, finding.expected] += 1
         runs += finding.outcome == BOUNDED and not options.no_engine
         for problem in finding.problems:

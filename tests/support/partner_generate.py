@@ -49,12 +49,15 @@ class PartnerCase:
         }
 
 
-def random_partner_case(rng: random.Random) -> PartnerCase:
-    """A random query; a little more than half of them are bounded."""
-    kind = rng.choice(KINDS)
+def random_partner_case(rng: random.Random, waiting: bool = False) -> PartnerCase:
+    """A random query; a little more than half of them are bounded.
+
+    ``waiting``: with EXISTS and duplicates, and the partner may come any time.
+    """
+    kind = rng.choice(("EXISTS",) if waiting else KINDS)
     outer = ("S", "U") if rng.random() < 0.35 else ("S",)
     inner = ("T", "V") if kind != "LEFT JOIN" and rng.random() < 0.25 else ("T",)
-    inner_windows = _random_windows(rng, "T", "S", last=0.9)
+    inner_windows = _random_windows(rng, "T", "S", last=0.0 if waiting else 0.9)
     for name in inner[1:]:
         inner_windows += _random_windows(rng, name, rng.choice(["S", "T"]), last=0.9)
     outer_windows = [w for name in outer[1:] for w in _random_windows(rng, name, "S", last=0.5)]
@@ -64,7 +67,7 @@ def random_partner_case(rng: random.Random) -> PartnerCase:
     if kind == "LEFT JOIN":
         columns += [("T", "D")]
     projection = tuple(dict.fromkeys(rng.choices(columns, k=rng.choice([0, 1, 1, 2]))))
-    distinct = rng.random() < 0.4
+    distinct = not waiting and rng.random() < 0.4
     return build_partner_case(
         kind, outer, inner, (outer_atoms, inner_atoms), (outer_windows, inner_windows), projection, distinct
     )

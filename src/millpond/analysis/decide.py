@@ -124,7 +124,7 @@ def analyse(query: Query) -> tuple[list[SelectNeeds], list[tuple[Select, Failure
 def _decide_bounded(query: Query, needs: list[SelectNeeds]) -> Verdict:
     """The bounded verdict with its plan; raises NoPlanError if no synopsis is known."""
     in_time = any(_is_timed_part(each, part) for each in needs for part, wanted in each.parts if wanted)
-    if in_time or any(each.partners for each in needs):
+    if in_time or any(each.partners or each.waits for each in needs):
         timed = TimedPlan(query, tuple(needs))
         state = compute_timed_state(timed)
         published = _describe_published(query, needs, bounded=True)
@@ -245,7 +245,7 @@ def _build_undetermined(query: Query, reasons: Sequence[Reason]) -> Verdict:
 
 def _describe_published(query: Query, needs: list[SelectNeeds], bounded: bool) -> str | None:
     """Where paper 2, as published, differs on a query that has a single part."""
-    if len(query.selects) > 1 or len(needs[0].parts) != 1 or needs[0].partners:
+    if len(query.selects) > 1 or len(needs[0].parts) != 1 or needs[0].partners or needs[0].waits:
         return None
     (part, _) = needs[0].parts[0]
     if not is_timed(part):

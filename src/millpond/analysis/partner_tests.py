@@ -47,17 +47,18 @@ def add_implied_conditions(variant: Select) -> Select | None:
     What a match with a partner implies for a row is added to the conditions of the variant, and what the
     variant implies for a row is added to its tests; neither changes the results.  None if there are none.
     """
-    tested = list(_list_tested(variant))
+    tested = list(list_tested(variant))
     if not tested:
         return variant
     more: list[Condition] = []
     for block in tested:
         for test in block.tests:
             if test.present:
-                parts = split_into_parts(_build_test_select(variant, block, test), disjoint=False)
+                parts = split_into_parts(build_test_select(variant, block, test), disjoint=False)
                 if not parts:
                     return None
                 more += _find_facts(parts, block.alias)
+                more += [c for c in conjuncts(test.condition) if aliases_in(c) == {block.alias}]
     stronger = _require(variant, more)
     parts = split_into_parts(stronger, disjoint=False)
     if not parts:
@@ -80,7 +81,7 @@ def find_partner_needs(variant: Select) -> tuple[list[PartnerNeeds], list[tuple[
     """
     found: list[PartnerNeeds] = []
     failures: list[tuple[Select, Failure]] = []
-    for block in _list_tested(variant):
+    for block in list_tested(variant):
         for test in block.tests:
             if any(each.decides(block.alias, test) for each in found):
                 continue
@@ -90,7 +91,7 @@ def find_partner_needs(variant: Select) -> tuple[list[PartnerNeeds], list[tuple[
     return found, failures
 
 
-def _list_tested(variant: Select) -> Iterator[SemiJoin]:
+def list_tested(variant: Select) -> Iterator[SemiJoin]:
     return (o.table.block for o in variant.occurrences if isinstance(o.table.block, SemiJoin))
 
 
@@ -108,7 +109,7 @@ def _find_facts(parts: Sequence[Part], alias: str) -> list[Condition]:
     return list(find_implied_conditions(parts[0], alias)) if len(parts) == 1 else []
 
 
-def _build_test_select(variant: Select, block: SemiJoin, test: PartnerTest) -> Select:
+def build_test_select(variant: Select, block: SemiJoin, test: PartnerTest) -> Select:
     """The timestamps and columns of the rows that have a partner."""
     tested = Occurrence(block.alias, block.base)
     columns = sorted((r for r in refs(test.condition) if r.occurrence == block.alias), key=str)
@@ -121,14 +122,14 @@ def _build_test_select(variant: Select, block: SemiJoin, test: PartnerTest) -> S
 def _find_test_needs(
     variant: Select, block: SemiJoin, test: PartnerTest
 ) -> tuple[PartnerNeeds, list[tuple[Select, Failure]]]:
-    select = _build_test_select(variant, block, test)
+    select = build_test_select(variant, block, test)
     time = find_time_column(select, block.alias)
     shown = tuple(item.expression for item in select.items if isinstance(item.expression, Ref))
     lag, needs = 0, []
     failures: list[Failure] = []
     for part in split_into_parts(select, disjoint=False):
         lag = max(lag, _find_lag(part, block.alias))
-        failed = _find_failures(part)
+        failed = find_existence_failures(part)
         failures += failed
         needs += [] if failed else [Need(part, part.aliases, False, shown)]
     columns = tuple(ref for ref in shown if ref != time)
@@ -136,7 +137,7 @@ def _find_test_needs(
     if not failures:
         return found, []
     whole = _join_partners(variant, test)
-    in_whole = [f for part in split_into_parts(whole, disjoint=False) for f in _find_failures(part)]
+    in_whole = [f for part in split_into_parts(whole, disjoint=False) for f in find_existence_failures(part)]
     return found, [*((whole, f) for f in in_whole), *((select, f) for f in failures)]
 
 
@@ -156,7 +157,7 @@ def _find_lag(part: Part, alias: str) -> int:
     return max(lags)
 
 
-def _find_failures(part: Part) -> list[Failure]:
+def find_existence_failures(part: Part) -> list[Failure]:
     """The criteria that fail for the existence of a match; its rows may have any columns."""
     try:
         found = decide_existence_join_in_time(JoinRegions(part), (), ViolationCode.UNBOUNDED_PROJECTION, ())
@@ -168,7 +169,7 @@ def _find_failures(part: Part) -> list[Failure]:
 
 def join_present_partners(variant: Select) -> Select | None:
     """The variant with the partners that its rows must have joined to them; None if there are none."""
-    tests = [test for block in _list_tested(variant) for test in block.tests if test.present]
+    tests = [test for block in list_tested(variant) for test in block.tests if test.present]
     return _join_partners(variant, *tests) if tests else None
 
 

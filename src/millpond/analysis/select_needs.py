@@ -13,6 +13,7 @@ from millpond.analysis.partner_tests import (
     find_partner_needs,
     join_present_partners,
 )
+from millpond.analysis.partner_waits import find_waiting_needs, split_wait
 from millpond.analysis.violations import Failure, ViolationCode
 from millpond.plan.needs import Need, PartnerNeeds
 from millpond.query.model import Aggregate, Comparison, IsNull, Literal, Select
@@ -35,16 +36,50 @@ def find_select_needs(
     NeverFinalError.
     """
     variants = [v for v in map(add_implied_conditions, list_variants(select, distinct)) if v is not None]
+    waiting = _find_waiting_needs(select, variants)
+    if waiting is not None:
+        partners, more = _find_partners([variant for variant, _ in waiting])
+        if not more:
+            return [part for _, parts in waiting for part in parts], partners, []
     found, failed = _find_needs_by_part(select, variants, distinct)
     failures = [(_find_rows_select(select, failure.part), failure) for failure in failed]
     if failures:
         failures = [*_find_joined_failures(select, variants, distinct), *failures]
+    partners, more = _find_partners(variants)
+    return found, partners, [*failures, *more]
+
+
+def _find_partners(variants: Sequence[Select]) -> tuple[list[PartnerNeeds], list[tuple[Select, Failure]]]:
+    """The needs of the partner tests of all variants, and the failures."""
     partners: list[PartnerNeeds] = []
+    failures: list[tuple[Select, Failure]] = []
     for variant in variants:
         needs, more = find_partner_needs(variant)
         partners += [n for n in needs if not any(known.decides(n.alias, n.test) for known in partners)]
         failures += more
-    return found, partners, failures
+    return partners, failures
+
+
+def _find_waiting_needs(
+    select: Select, variants: Sequence[Select]
+) -> list[tuple[Select, list[PartNeeds]]] | None:
+    """The needs of variants all of whose matches wait for a partner that may come any time.
+
+    Each variant comes without the test for that partner.  None if a variant has no such test, or if it is not
+    known how to wait.
+    """
+    every = []
+    for variant, wait in map(split_wait, variants):
+        if wait is None:
+            return None
+        found = []
+        for part in split_into_parts(variant, disjoint=True):
+            needs = find_waiting_needs(select, part, wait)
+            if needs is None:
+                return None
+            found.append((part, tuple(needs)))
+        every.append((variant, found))
+    return every or None
 
 
 def _find_rows_select(select: Select, part: Part) -> Select:

@@ -167,6 +167,8 @@ def _find_time_role(select: Select, ref: Ref) -> tuple[bool, str]:
 def _find_closing(needs: SelectNeeds, bucket: Bucket) -> Closing | None:
     """When results that contain a bucket close; None if rows can match at any time."""
     lags, ends = [0], []
+    if needs.waits:
+        return None
     for need in (need for _, wanted in needs.parts for need in wanted):
         (own,) = refs(need.part.rewrite(bucket.end))
         if own.occurrence not in need.scope:

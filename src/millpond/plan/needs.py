@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from millpond.plan.classes import ColumnClasses
 from millpond.query.model import (
     Aggregate,
     Expr,
@@ -27,12 +28,36 @@ class Measure:
 
 
 @dataclass(frozen=True)
+class PartnerWait:
+    """Matches wait for a partner of their row of ``alias``, which may come any time later.
+
+    The partners are the matches of ``need``, whose scope does not contain ``alias``.  They are compared with
+    columns of the row that have finitely many ``classes``.  ``lags`` are timestamps of the partner, and by
+    how many microseconds the row can be later than them; none if the partner may also come any time before.
+    Rows that are more than ``slack`` microseconds older than the watermark are in time for any partner.
+    """
+
+    alias: str
+    need: Need
+    classes: tuple[ColumnClasses, ...]
+    time: Ref | None = None
+    lags: tuple[tuple[Ref, int], ...] = ()
+    slack: int = 0
+
+    @property
+    def refs(self) -> frozenset[Ref]:
+        """The columns of the row that are kept while it waits."""
+        times = [self.time] if self.time is not None else []
+        return frozenset([*(each.column for each in self.classes), *times])
+
+
+@dataclass(frozen=True)
 class Need:
     """A join of the occurrences ``scope`` of a part that has to be evaluated.
 
     ``counted``: how often does each combination of ``projected`` values occur, with ``measures`` added up.
     Otherwise only its existence matters.  ``outer_columns`` are columns of occurrences out of scope with
-    which those in scope are compared.
+    which those in scope are compared.  With ``wait``, matches count from the time when they have a partner.
     """
 
     part: Part
@@ -42,6 +67,7 @@ class Need:
     outer_columns: tuple[Ref, ...] = ()
     measures: tuple[Measure, ...] = ()
     aggregate: Aggregate | None = None
+    wait: PartnerWait | None = None
 
 
 @dataclass(frozen=True)
@@ -76,9 +102,14 @@ class SelectNeeds:
 
     @property
     def every_part(self) -> tuple[Part, ...]:
-        """The parts of the select, and those of its partner tests."""
+        """The parts of the select, and those of its partners."""
         tests = (need.part for each in self.partners for need in each.needs)
-        return (*(part for part, _ in self.parts), *tests)
+        return (*(part for part, _ in self.parts), *tests, *(wait.need.part for wait in self.waits))
+
+    @property
+    def waits(self) -> tuple[PartnerWait, ...]:
+        """The partners that matches wait for."""
+        return tuple(need.wait for _, wanted in self.parts for need in wanted if need.wait is not None)
 
     @property
     def lag(self) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from fractions import Fraction
 from math import prod
 
 from millpond.plan.classes import NoPlanError, build_exact_classes
 from millpond.plan.closing import Closing, list_closings
-from millpond.plan.needs import Need, TimedPlan, find_separate_needs
+from millpond.plan.needs import Need, PartnerWait, TimedPlan, find_separate_needs
 from millpond.plan.partial_matches import PartialMatchSet, Requirement, TimedNeed, find_tested_retention
+from millpond.plan.partner_waits import build_partner_need, describe_wait
 from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, KeptColumn, State, Window
 from millpond.plan.synopses import count_alternatives
 from millpond.plan.synopsis_bound import describe_column
@@ -35,8 +34,12 @@ def compute_timed_state(plan: TimedPlan) -> State:
             for need in wanted:
                 if need.outer_columns and find_separate_needs(need, wanted):
                     raise NoPlanError("streams are joined through group columns")
-                timed = TimedNeed(need, find_result_columns(needs.select, need))
+                shown = find_result_columns(needs.select, need)
+                timed = TimedNeed(need, shown if need.wait is None else shown | need.wait.refs)
                 kept += _describe_need(timed, windows, needs.find_hold(need.part))
+                if need.wait is not None:
+                    kept.append(describe_wait(need.wait, need.part, shown))
+                    kept += _describe_partners(need.wait, windows, needs.lag)
                 if is_aggregate(needs.select) or needs.distinct:
                     kept.append(_describe_results(needs.select, need, closing))
         for partners in needs.partners:
@@ -70,6 +73,21 @@ def _describe_need(timed: TimedNeed, windows: dict[str, int], hold: int = 0) -> 
         for p in timed.sets[:-1]
         if p.match_set.groups != past
     ]
+    return kept
+
+
+def _describe_partners(wait: PartnerWait, windows: dict[str, int], hold: int) -> list[Kept]:
+    """What is kept of the partners that matches wait for, and for how long timestamps matter."""
+    timed = build_partner_need(wait)
+    kept = _describe_need(timed, windows)
+    if not wait.lags:
+        return [*kept, _describe_matches(timed, timed.sets[-1].match_set, has_windows=False)]
+    select = wait.need.part.select
+    (partner, lag), *_ = sorted(wait.lags, key=lambda each: -each[1])
+    times = [(partner.occurrence, lag + hold, "partners"), (wait.alias, wait.slack, "waiting rows")]
+    for alias, duration, what in times:
+        if duration > 0:
+            kept.append(_describe_rows(select.occurrence(alias).table, alias, duration, what))
     return kept
 
 
@@ -286,43 +304,13 @@ def _count_excludable_values(timed: TimedNeed, ref: Ref) -> int | None:
 
 def _count_values(part: Part, requirement: Requirement) -> int | None:
     """The number of values that a requirement can have; None if it is unbounded."""
-    lows: list[Fraction | None] = []
-    highs: list[Fraction | None] = []
-    sign = -1 if requirement.low else 1
     step = type_of(part, requirement.terms[0][0]).step
-    for ref, slack in requirement.terms:
-        r = part.closure.range(ref)
-        lows.append(None if r.low is None else r.low + sign * slack)
-        highs.append(None if r.high is None else r.high + sign * slack)
-    low, high = _value_range(requirement, lows, highs)
+    low, high = requirement.find_value_range(part.closure)
     if low is None or high is None:
         return None
     if not step:
         return 1 + requirement.strict if low == high else None  # the value, and all beyond it
     return max(int((high - low) / step) + 1, 1)
-
-
-def _value_range(
-    requirement: Requirement, lows: list[Fraction | None], highs: list[Fraction | None]
-) -> tuple[Fraction | None, Fraction | None]:
-    """The range of a requirement's value, the maximum (or minimum) of its terms and of ``least``."""
-    least = [requirement.least] if requirement.least is not None else []
-    if requirement.low:
-        return _pick_known(max, [*lows, *least]), _pick_if_all_known(max, [*highs, *least])
-    return _pick_if_all_known(min, [*lows, *least]), _pick_known(min, [*highs, *least])
-
-
-_Pick = Callable[[Iterable[Fraction]], Fraction]
-
-
-def _pick_known(pick: _Pick, ends: list[Fraction | None]) -> Fraction | None:
-    known = [x for x in ends if x is not None]
-    return pick(known) if known else None
-
-
-def _pick_if_all_known(pick: _Pick, ends: list[Fraction | None]) -> Fraction | None:
-    known = [x for x in ends if x is not None]
-    return pick(known) if len(known) == len(ends) else None
 
 
 def _round_up(micros: int) -> int:

@@ -51,6 +51,18 @@ class Requirement:
         """The shift of a partner's bound; None if the requirement is not on that column."""
         return dict(self.partners).get(partner)
 
+    def find_value_range(self, closure: Closure) -> tuple[Fraction | None, Fraction | None]:
+        """The least and the greatest value of a match; None where there is none."""
+        sign, pick = (-1, max) if self.low else (1, min)
+        ranges = [(closure.range(ref), sign * slack) for ref, slack in self.terms]
+        lows = [None if r.low is None else r.low + shift for r, shift in ranges]
+        highs = [None if r.high is None else r.high + shift for r, shift in ranges]
+        by_one, by_all = (lows, highs) if self.low else (highs, lows)
+        least = [] if self.least is None else [self.least]
+        strong = pick((x for x in (*by_one, *least) if x is not None), default=None)
+        weak = None if None in by_all else pick((x for x in (*by_all, *least) if x is not None), default=None)
+        return (strong, weak) if self.low else (weak, strong)
+
 
 @dataclass(frozen=True)
 class PartialMatchSet:

@@ -17,11 +17,13 @@ from millpond.engines.timed.partner_tests import (
     find_tested_columns,
     matched_rows_sql,
 )
+from millpond.engines.timed.partner_waits import CompiledWait, merge_partners_sql, partner_rows_sql
 from millpond.engines.timed.program import (
     InputProgram,
     NeedProgram,
     TimeColumn,
     TimedProgram,
+    WaitingProgram,
 )
 from millpond.engines.timed.result_sql import (
     CLOSES,
@@ -130,6 +132,7 @@ class _TimedCompiler:
         self.terms: list[TermSql] = []
         self.columns = tuple(f"o{i}" for i in range(len(query.columns)))
         self.tests: list[CompiledTest] = []
+        self.waits: list[CompiledWait] = []
         self._hold = 0  # of the needs that are added
         self._inputs = 0
         self._has_revisions = False
@@ -152,6 +155,7 @@ class _TimedCompiler:
         digest = hashlib.sha256(canonical_text(self.query).encode())
         for need in self.needs:
             digest.update(repr((need.sets, need.result_rows, need.merge, need.is_held)).encode())
+            digest.update(repr(need.waiting).encode() if need.waiting is not None else b"")
             digest.update(repr([(each.columns, *each.filters) for each in need.inputs]).encode())
         digest.update(repr(schemas).encode())
         return digest.digest()
@@ -216,7 +220,7 @@ class _TimedCompiler:
 
     @property
     def _kept_results(self) -> tuple[str, ...]:
-        tests = {name for test in self.tests for name in test.tables}
+        tests = {name for test in self.tests for name in test.tables} | {wait.table for wait in self.waits}
         return tuple(n.result for n in self.needs if n.merge is not None and n.result not in tests)
 
     def _add_bag(self, needs: SelectNeeds) -> None:
@@ -227,9 +231,15 @@ class _TimedCompiler:
             self._hold = needs.find_hold(part)
             for need in wanted:
                 shown = {r for item in needs.select.items for r in refs(item.expression)}
+                wait = self._add_wait(need)
                 sql = self._match_sql(need, shown)
                 items = ", ".join(self._select_list(sql, needs.select))
                 new = sql.tables(sql.complete).new
+                if wait is not None:
+                    columns = [*self._select_list(sql, needs.select), "n AS w"]
+                    begin, waiting = wait.compile_waiting(sql, columns, self.columns, ["w"])
+                    names.append(self._add_need(sql, begin, None, waiting=waiting))
+                    continue
                 rows = f"SELECT {group}, sum(n) AS w FROM (SELECT {items}, n FROM {new}) GROUP BY {group}"
                 names.append(self._add_need(sql, rows, None))
         if names:
@@ -342,6 +352,7 @@ class _TimedCompiler:
         measures = tuple(dict.fromkeys(m for need in needs for m in need.measures))
         keys = group_keys(select, needs[0])
         shown = set(select.group_by or ()) | (refs(median) if median is not None else set())
+        wait = self._add_wait(needs[0])
         sql = self._match_sql(replace(needs[0], measures=measures), shown, target.closing)
         closing = closing_columns(sql, target.closing)
         value = [f"{match_expression(sql, median)} AS v"] if median is not None else []
@@ -349,11 +360,14 @@ class _TimedCompiler:
         sums = [f"sum({c}) AS {c}" for c in counts]
         names = [*keys, *(["v"] if value else []), *([CLOSES] if closing else [])]
         group = f" GROUP BY {', '.join(names)}" if names else " HAVING count(*) > 0"
-        columns = ", ".join([*group_columns(sql, select), *value, *closing, *counts])
-        inner = f"SELECT {columns} FROM {sql.tables(sql.complete).new}"
+        columns = [*group_columns(sql, select), *value, *closing, *counts]
+        inner = f"SELECT {', '.join(columns)} FROM {sql.tables(sql.complete).new}"
         selected = ", ".join([*names, *sums])
         rows, merge = f"SELECT {selected} FROM ({inner}){group}", f"SELECT {selected} FROM rows{group}"
-        name = self._add_need(sql, rows, merge, target)
+        waiting = None
+        if wait is not None:
+            rows, waiting = wait.compile_waiting(sql, columns, names, counts)
+        name = self._add_need(sql, rows, merge, target, waiting)
         for need in needs:
             yield need.aggregate, _KeptResult(name, build_counted_matches(need, measures, keys, name))
 
@@ -362,6 +376,7 @@ class _TimedCompiler:
     def _match_sql(self, need: Need, shown: Iterable[Ref], closing: Closing | None = None) -> PartialMatchSql:
         """SQL for the partial matches of a need; ``shown`` are the columns that its result uses."""
         shown = [*shown, *([closing.column] if closing is not None else [])]
+        shown += need.wait.refs if need.wait is not None else []
         used = {r for ref in shown for r in refs(need.part.rewrite(ref))}
         timed = TimedNeed(need, {ref for ref in used if ref.occurrence in need.scope})
         inputs = []
@@ -374,7 +389,12 @@ class _TimedCompiler:
         return PartialMatchSql(timed, inputs, len(self.needs), self.zone)
 
     def _add_need(
-        self, sql: PartialMatchSql, result_rows: str, merge: str | None, target: _Target | None = None
+        self,
+        sql: PartialMatchSql,
+        result_rows: str,
+        merge: str | None,
+        target: _Target | None = None,
+        waiting: WaitingProgram | None = None,
     ) -> str:
         """Add the program of a need; returns the name of its result table."""
         name = result_table(sql.number)
@@ -390,9 +410,27 @@ class _TimedCompiler:
                 closes=target is not None and target.closing is not None,
                 is_held=target is not None and target.is_held,
                 hold=self._hold,
+                waiting=waiting,
             )
         )
         return name
+
+    def _add_wait(self, need: Need) -> CompiledWait | None:
+        """Add the need that finds the partners of matches that wait, if they do; needs can share it."""
+        wait, hold = need.wait, self._hold
+        if wait is None:
+            return None
+        known = [each for each in self.waits if each.wait is wait and each.hold == hold]
+        if not known:
+            self._hold = 0
+            sql = self._match_sql(wait.need, [column for column, _ in wait.lags])
+            rows, merge = partner_rows_sql(sql, wait, hold), merge_partners_sql(sql, wait)
+            name = self._add_need(sql, rows, merge)
+            self.needs[-1] = replace(self.needs[-1], closes=bool(wait.lags))
+            self._hold = hold
+            known = [CompiledWait(wait, sql, name, hold)]
+            self.waits += known
+        return known[0]
 
     def _compile_input(self, sql: PartialMatchSql, table: InputTable) -> InputProgram:
         source = sql.timed.part.select.occurrence(table.alias).table

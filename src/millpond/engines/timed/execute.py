@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from millpond.engines.timed.pareto_fronts import ALWAYS, NEVER, Ints, build_front_history
 from millpond.engines.timed.partner_tests import filter_by_partners
+from millpond.engines.timed.partner_waits import release_waiting
 from millpond.engines.timed.program import NeedProgram, PartialMatchProgram, TimedProgram
 from millpond.engines.timed.reorder_buffer import BEGINNING
 from millpond.engines.timed.result_sql import CLOSES
@@ -84,6 +85,17 @@ def advance(
                     after[step.tables.state] = table
             db.create_table(complete.tables.new, _choose_sql(complete, span))
             added[need.result] = db.query(need.result_rows, {})
+        if need.waiting is not None:
+            table = need.waiting.table
+            schema = program.state_schemas[table]
+            rows = [added[need.result].cast(schema)]
+            if table in state:
+                rows.insert(0, state[table])
+            partners = [tables[need.waiting.partners] for tables in (after, closed)]
+            added[need.result], waiting = release_waiting(
+                db, need.waiting, pa.concat_tables(rows), pa.concat_tables(partners), now
+            )
+            after[table] = waiting.cast(schema)
         if need.merge is not None:
             schema = program.state_schemas[need.result]
             rows = [added[need.result].cast(schema)]

@@ -64,8 +64,11 @@ def list_state_schemas(needs: Sequence[NeedProgram]) -> Iterator[tuple[str, pa.S
                 columns = ", ".join(step.state_columns) or "1 AS one"
                 yield step.tables.state, db.query(f"SELECT {columns} FROM {step.tables.new}", {}).schema
                 _create_empty_timeline(db, step)
+            added = db.query(need.result_rows, {})
+            if need.waiting is not None:
+                yield need.waiting.table, added.schema
+                added = db.query(need.waiting.released, {"rows": added})
             if need.merge is not None:
-                added = db.query(need.result_rows, {})
                 yield need.result, db.query(need.merge, {"rows": added}).schema
         db.drop_tables()
 

@@ -277,20 +277,33 @@ class PartialMatchSql:
         """The arriving rows satisfy these requirements of older matches, and differ where they must."""
         assert arrival.old is not None
         new = _new_aliases(arrival)
+        columns = {
+            z: f"e.{self._raw(arrival, z)}"
+            for requirement in requirements
+            for z, _ in requirement.partners
+            if z.occurrence in new
+        }
         out = []
         for number, requirement in enumerate(arrival.old.requirements):
-            if requirement not in requirements:
-                continue
-            for z, shift in requirement.partners:
-                if z.occurrence not in new:
-                    continue
-                value = self._number(f"e.{self._raw(arrival, z)}", z)
-                end = self._shift(f"{table}.c{number}", shift, z)
-                sign = "=" if requirement.exact else _sign(requirement)
-                out.append(f"({value} {sign} {end})")
+            if requirement in requirements:
+                out += self._compare_columns(requirement, f"{table}.c{number}", columns)
         if table == "h" or self.counted:
             out += self._difference_conditions(arrival, table)
         return out
+
+    def compare_row(self, columns: Mapping[Ref, str], table: str) -> list[str]:
+        """The columns of a row, as SQL, satisfy the requirements of a complete match."""
+        every = enumerate(self.complete.requirements)
+        return [c for i, r in every for c in self._compare_columns(r, f"{table}.c{i}", columns)]
+
+    def _compare_columns(self, requirement: Requirement, value: str, columns: Mapping[Ref, str]) -> list[str]:
+        """These columns satisfy a requirement of this value."""
+        sign = "=" if requirement.exact else _sign(requirement)
+        return [
+            f"({self._number(columns[z], z)} {sign} {self._shift(value, shift, z)})"
+            for z, shift in requirement.partners
+            if z in columns
+        ]
 
     def _difference_conditions(self, arrival: Arrival, table: str) -> list[str]:
         assert arrival.old is not None

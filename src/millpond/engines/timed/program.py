@@ -34,6 +34,24 @@ class PartnerFilter:
 
 
 @dataclass(frozen=True)
+class WaitingProgram:
+    """Matches that wait in ``table`` until they have a partner in the table ``partners``.
+
+    ``condition`` compares a partner ``m`` with a match ``e``.  ``released`` is SQL for what ``rows`` of
+    matches that have one add to the result.  Matches with an equal ``key`` are added up by their ``counts``.
+    If the key has the timestamp ``s`` of a match, it no longer matters after ``slack`` microseconds.
+    """
+
+    table: str
+    partners: str
+    condition: str
+    released: str
+    key: tuple[str, ...]
+    counts: tuple[str, ...]
+    slack: int | None = None
+
+
+@dataclass(frozen=True)
 class InputProgram:
     """How the rows of one occurrence get into their input table.
 
@@ -122,7 +140,8 @@ class NeedProgram:
     ``result_rows`` is SQL for what the new complete matches add to the table ``result``.  If that table is
     kept, ``merge`` is SQL that merges ``rows`` of it.  If it ``closes``, its rows have the watermark at which
     they close, and are kept until then.  ``is_held``: the groups are written when they close.  The need
-    follows the watermark at a distance of ``hold`` microseconds.
+    follows the watermark at a distance of ``hold`` microseconds.  If matches wait for partners,
+    ``result_rows`` are those that begin to wait.
     """
 
     inputs: tuple[InputProgram, ...]
@@ -133,6 +152,7 @@ class NeedProgram:
     closes: bool = False
     is_held: bool = False
     hold: int = 0
+    waiting: WaitingProgram | None = None
 
 
 @dataclass(frozen=True)

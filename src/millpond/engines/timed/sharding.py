@@ -38,6 +38,8 @@ Rows = dict[str, pa.Table]
 
 def find_shard_columns(plan: TimedPlan) -> ShardColumns | None:
     """The column by which each stream is divided; None if the query stays in one shard."""
+    if any(select.waits for select in plan.selects):
+        return None
     parts = [p for s in plan.selects for part, needs in s.parts for p in (part, *(n.part for n in needs))]
     if not any(TimeOrder(part).horizon for part in parts) or not _read_declared_tables(parts, plan.query):
         return None
