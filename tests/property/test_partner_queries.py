@@ -66,6 +66,13 @@ def test_the_engine_writes_the_answer_of_duckdb() -> None:
         assert not finding.problems, finding.problems[0]
 
 
+def test_rows_wait_for_partners_that_may_come_any_time() -> None:
+    """EXISTS with duplicates; ``python -m tests.campaigns.partners --waiting`` checks more."""
+    for seed in (11, 16, 19, 25, 35):
+        finding = examine(seed, waiting=True)
+        assert finding.outcome == finding.expected and not finding.problems, finding.problems
+
+
 def test_a_case_has_rows() -> None:
     rng = random.Random(1)
     case = random_partner_case(rng)

@@ -49,6 +49,22 @@ def test_partners_in_a_relation_need_no_state(folder: Folder) -> None:
     assert {batch["state_entries"] for batch in folder.metrics()} == {0}
 
 
+def test_rows_wait_for_a_partner_without_application_time(folder: Folder) -> None:
+    """A row is written when its first partner comes, before or after it, in an earlier run or a later one."""
+    ddl = "CREATE STREAMING TABLE {} (A INT) USING json OPTIONS (path '{}', maxFilesPerTrigger '1');"
+    more = "\n".join(ddl.format(name, name) for name in "ST")
+    query = "SELECT A FROM S WHERE A BETWEEN 0 AND 9 AND A IN (SELECT A FROM T)"
+    folder.ask(query, "", more=more)
+    folder.feed("S", 0, [(1, None), (1, None), (2, None), (50, None)])
+    (folder.path / "T").mkdir()
+    assert folder.run() == 0
+    assert not folder.rows() and folder.metrics()[-1]["state_entries"] == 2
+    (folder.path / "T" / "0.json").write_text('{"A": 1}\n{"A": 3}\n')
+    folder.feed("S", 1, [(1, None), (3, None), (4, None)])
+    assert folder.run() == 0
+    assert folder.rows() == {(1,): 3, (3,): 1}
+
+
 @pytest.mark.campaign
 def test_random_queries_with_files_out_of_order(spark: SparkSession) -> None:
     """``python -m tests.campaigns.partners_on_spark`` runs more of them."""

@@ -25,6 +25,8 @@ from millpond.query.time_order import is_timed
 
 # The needs that were found, and the criteria that failed.
 Findings = tuple[list[Need], list[Failure]]
+# The needs of a part.
+PartNeeds = tuple[Part, tuple[Need, ...]]
 
 
 def find_counted_need(

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millpond.analysis.aggregates import find_count_needs
-from millpond.analysis.join_needs import find_counted_need
-from millpond.analysis.partner_tests import build_test_select, find_existence_failures, list_tested
+from millpond.analysis.aggregates import find_aggregate_needs, find_count_needs
+from millpond.analysis.join_needs import PartNeeds, find_counted_need
+from millpond.analysis.partner_tests import (
+    build_test_select,
+    find_existence_failures,
+    join_present_partners,
+    list_tested,
+)
 from millpond.analysis.violations import ViolationCode
 from millpond.plan.classes import NoPlanError
 from millpond.plan.needs import Need, PartnerWait
 from millpond.plan.partner_waits import find_compared_classes
+from millpond.query.aggregate_functions import Memory, find_memory, ignores_duplicates
 from millpond.query.buckets import find_time_function
 from millpond.query.model import TRUE, And, Condition, Occurrence, PartnerTest, Ref, Select, SemiJoin
 from millpond.query.parts import Part, split_into_parts
@@ -43,7 +49,10 @@ def split_wait(variant: Select) -> tuple[Select, PartnerWait | None]:
 
 
 def find_waiting_needs(select: Select, part: Part, wait: PartnerWait) -> list[Need] | None:
-    """The needs of a part whose matches wait for a partner; None if not every class of them is finite."""
+    """The needs of a part whose matches wait for a partner; None if they have infinitely many classes.
+
+    Without the needs of aggregates that ignore duplicates: these need not wait.
+    """
     order = TimeOrder(part)
     streams = [group for group in order.groups if group != order.relations]
     if wait.lags and len(streams) > 1:
@@ -62,13 +71,39 @@ def find_waiting_needs(select: Select, part: Part, wait: PartnerWait) -> list[Ne
         needs, failures = find_counted_need(part, projected, ViolationCode.UNBOUNDED_PROJECTION)
         return None if failures else [replace(need, wait=wait) for need in needs]
     for aggregate in find_aggregates(select):
-        if aggregate.distinct or aggregate.function in ("MIN", "MAX"):
+        if ignores_duplicates(aggregate):
+            continue
+        if find_memory(aggregate) is Memory.LIST:
             return None
         found, failures = find_count_needs(part, aggregate, projected, may_close=False)
         if failures or not all(need.counted for need in found):
             return None
         needs += [replace(need, aggregate=aggregate, wait=wait) for need in found]
     return needs
+
+
+def find_joined_needs(select: Select, variant: Select) -> list[PartNeeds] | None:
+    """The needs of aggregates that ignore duplicates: for them, the partners are simply joined.
+
+    None if a criterion fails, or if rows of the variant must be tested for other partners, too.
+    """
+    aggregates = [a for a in find_aggregates(select) if ignores_duplicates(a)]
+    if not aggregates:
+        return []
+    tests = [test for block in list_tested(variant) for test in block.tests]
+    joined = join_present_partners(variant)
+    if joined is None or len(tests) > 1:
+        return None
+    found: list[PartNeeds] = []
+    for part in split_into_parts(joined, disjoint=False):
+        needs: list[Need] = []
+        for aggregate in aggregates:
+            more, failures = find_aggregate_needs(part, aggregate, select.group_by or (), only_part=False)
+            if failures:
+                return None
+            needs += more
+        found.append((part, tuple(needs)))
+    return found
 
 
 def _has_finitely_many_values(part: Part, ref: Ref) -> bool:

@@ -67,8 +67,8 @@ def describe_partner_gap(query: Query, gap: NoVariantsError | NeverFinalError) -
         names = {o.alias: o.table for select in query.selects for o in select.every_occurrence}
         row, partner = names[gap.alias], names[gap.partner]
         code = UndeterminedCode.NEVER_FINAL
-        message = f"a partner in {partner.name} can come any time after a row of {row.name}, so the row "
-        message += "never gets to be one without partner"
+        message = f"a partner in {partner.name} can come any time after a row of {row.name}, so it is "
+        message += "never final that the row has none"
         if not row.streaming:
             message = f"rows of the relation {row.name} without partner never get to be final"
         elif row.time and partner.time:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from decimal import Decimal
 
 from millpond.analysis.aggregates import find_aggregate_needs, find_capped_needs
-from millpond.analysis.join_needs import Findings, find_counted_need, find_existence_need
+from millpond.analysis.join_needs import Findings, PartNeeds, find_counted_need, find_existence_need
 from millpond.analysis.partner_tests import (
     add_implied_conditions,
     find_partner_needs,
     join_present_partners,
 )
-from millpond.analysis.partner_waits import find_waiting_needs, split_wait
+from millpond.analysis.partner_waits import find_joined_needs, find_waiting_needs, split_wait
 from millpond.analysis.violations import Failure, ViolationCode
 from millpond.plan.needs import Need, PartnerNeeds
 from millpond.query.model import Aggregate, Comparison, IsNull, Literal, Select
@@ -22,9 +22,6 @@ from millpond.query.split_parts import split_by_values
 from millpond.query.time_order import find_result_keys, is_timed
 from millpond.query.trees import find_aggregates, is_aggregate, sorted_refs, walk
 from millpond.query.variants import list_variants
-
-# The needs of a part.
-PartNeeds = tuple[Part, tuple[Need, ...]]
 
 
 def find_select_needs(
@@ -69,10 +66,11 @@ def _find_waiting_needs(
     known how to wait.
     """
     every = []
-    for variant, wait in map(split_wait, variants):
-        if wait is None:
+    for whole in variants:
+        variant, wait = split_wait(whole)
+        found = find_joined_needs(select, whole) if wait is not None else None
+        if wait is None or found is None:
             return None
-        found = []
         for part in split_into_parts(variant, disjoint=True):
             needs = find_waiting_needs(select, part, wait)
             if needs is None:

@@ -34,7 +34,7 @@ class PartnerWait:
     The partners are the matches of ``need``, whose scope does not contain ``alias``.  They are compared with
     columns of the row that have finitely many ``classes``.  ``lags`` are timestamps of the partner, and by
     how many microseconds the row can be later than them; none if the partner may also come any time before.
-    Rows that are more than ``slack`` microseconds older than the watermark are in time for any partner.
+    Rows that are at least ``slack`` microseconds older than the watermark are in time for any partner.
     """
 
     alias: str

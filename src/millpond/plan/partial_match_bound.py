@@ -84,7 +84,7 @@ def _describe_partners(wait: PartnerWait, windows: dict[str, int], hold: int) ->
         return [*kept, _describe_matches(timed, timed.sets[-1].match_set, has_windows=False)]
     select = wait.need.part.select
     (partner, lag), *_ = sorted(wait.lags, key=lambda each: -each[1])
-    times = [(partner.occurrence, lag + hold, "partners"), (wait.alias, wait.slack, "waiting rows")]
+    times = [(partner.occurrence, lag + hold, "partners"), (wait.alias, wait.slack - 1, "waiting rows")]
     for alias, duration, what in times:
         if duration > 0:
             kept.append(_describe_rows(select.occurrence(alias).table, alias, duration, what))
