@@ -31,6 +31,7 @@ from millpond.frontend.constants import Bound
 from millpond.frontend.refusals import CLOCK_FUNCTIONS, RANDOM_FUNCTIONS
 from millpond.frontend.row_facts import find_facts
 from millpond.frontend.scope import Scope
+from millpond.frontend.spark_functions import correct_types, is_unknown_call, make_typable
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import Statement
 from millpond.query.derived_names import mark_name
@@ -39,7 +40,7 @@ from millpond.query.types import BOOLEAN, INT, TIME_VALUE, TIMESTAMP, TINYINT, S
 
 # Nodes whose value is not determined by the columns of one row.
 _NOT_OF_THE_ROW = (
-    *(exp.AggFunc, exp.Query, exp.Subquery, exp.Window, exp.WithinGroup, exp.Filter, exp.Exists, exp.Star),
+    *(exp.AggFunc, exp.Query, exp.Subquery, exp.Window, exp.WithinGroup, exp.Filter, exp.Star),
     *(*CLOCK_FUNCTIONS, *RANDOM_FUNCTIONS, exp.UDTF, exp.CurrentUser, exp.Placeholder, exp.Parameter),
     *(exp.Tuple, exp.Cube, exp.Rollup, exp.GroupingSets),
 )
@@ -50,7 +51,7 @@ _ROW = "_row"
 def is_row_expression(node: exp.Expr) -> bool:
     """Whether a node is an expression over columns that the value of each row determines.
 
-    A function that sqlglot does not know might be an aggregate, so it is none.
+    A function that is not known might be an aggregate, so it is none.
     """
     return all(map(is_row_function, node.walk())) and node.find(exp.Column) is not None
 
@@ -62,7 +63,9 @@ def find_obstacle(node: exp.Expr) -> exp.Expr:
 
 def is_row_function(node: exp.Expr) -> bool:
     """Whether a node by itself, without its operands, is a function of them."""
-    return not isinstance(node, (*_NOT_OF_THE_ROW, exp.Anonymous))
+    if isinstance(node, exp.Exists):  # exists(array, x -> condition)
+        return node.args.get("expression") is not None
+    return not isinstance(node, _NOT_OF_THE_ROW) and not is_unknown_call(node)
 
 
 def find_derived(scope: Scope, node: exp.Expr) -> tuple[str, Column] | None:
@@ -168,19 +171,24 @@ def find_expression_type(
 ) -> SqlType:
     """The type of an expression over columns of the given types; ``node`` is its place in the statement.
 
-    It is sqlglot's, which can differ from Spark's among numbers: ``IF(c, 1, 2)`` is BIGINT here and INT in
-    Spark, ``COALESCE`` of a DECIMAL and an INT has fewer digits, ``ROUND`` of a DECIMAL is a DOUBLE.
+    It is sqlglot's, which can differ from Spark's among numbers: ``COALESCE`` of a DECIMAL and an INT has
+    fewer digits.  ``spark/sources/derived.py`` replaces it by Spark's own when the query runs.
     """
-    typed = row.copy()
+    typed = make_typable(row)
     for column in [*typed.find_all(exp.Column)]:
         column.set("table", exp.to_identifier(_ROW, quoted=True))
-    select = exp.select(typed).from_(exp.Table(this=exp.to_identifier(_ROW, quoted=True)))
     columns = {name: str(type_) for name, type_ in types.items()}
     schema = MappingSchema({_ROW: columns}, dialect="spark", normalize=False)
-    try:
-        found = annotate_types(select, schema=schema, dialect="spark").expressions[0].type
-    except SqlglotError:
-        found = None
+    found: exp.DataType | None = None
+    again: exp.Expr | None = typed
+    while again is not None:
+        select = exp.select(again.copy()).from_(exp.Table(this=exp.to_identifier(_ROW, quoted=True)))
+        try:
+            (typed,) = annotate_types(select, schema=schema, dialect="spark").expressions
+        except SqlglotError:
+            break
+        found = typed.type
+        again = correct_types(typed)
     name = found.sql("spark").upper().replace(", ", ",") if found is not None else "UNKNOWN"
     type_ = _find_plain_type(name)
     if type_ is None:

@@ -206,6 +206,10 @@ class Statement:
             return first, min((end for end in self._closing.values() if end > last), default=last)
         if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
             return first, last + sum(self.word(last + i) in ("IGNORE", "RESPECT", "NULLS") for i in (1, 2))
+        if isinstance(node, exp.Case):
+            return self._case(first, last)
+        if isinstance(node, exp.Func) and first - 1 in self._closing and self._is_name(node, first - 2):
+            return first - 2, max(last, self._closing[first - 1])
         if isinstance(node, exp.Binary | exp.Predicate):
             return first - self._pluses(first), last
         return first, last
@@ -216,6 +220,19 @@ class Statement:
             if self.word(index) in names and self._closing.get(index + 1, -1) > last:
                 self.leaves.add(index)
                 return index, self._closing[index + 1]
+        return first, last
+
+    def _is_name(self, node: exp.Func, index: int) -> bool:
+        """Whether a token before a parenthesis is the name of a call, for which sqlglot has no position."""
+        if isinstance(node, exp.Binary | exp.Predicate):
+            return self.word(index) in node.sql_names()
+        return self.word(index).isidentifier() and index not in self.leaves
+
+    def _case(self, first: int, last: int) -> Span:
+        """``CASE … END``."""
+        for before in (first - 1, first - 2):
+            if self.word(before) == "CASE":
+                return before, last + (self.word(last + 1) == "END")
         return first, last
 
     def _cast(self, first: int, last: int) -> Span:

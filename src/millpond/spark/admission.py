@@ -78,12 +78,6 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
         name = next(iter(verdict.blocks))
         message = f"the subquery {name} is a block of its own: queries of several blocks are checked, not run"
         raise MillpondError(message)
-    if verdict.query.projection:
-        computed = next(each for each in verdict.query.projection if each.sql != f"`{each.name}`")
-        message = (
-            f"the output column {computed.name} is computed from the result, which is checked but not run"
-        )
-        raise MillpondError(message)
     _check_aggregates(verdict.query)
     for table in verdict.query.tables.values():
         if table.source is None:
@@ -92,7 +86,7 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
                 f"the {kind} {table.name} has no source",
                 remedy="say where its rows come from: USING json OPTIONS (path '…')",
             )
-    for name in verdict.query.columns:
+    for name in (*verdict.query.columns, *(each.name for each in verdict.query.projection)):
         if name.lower() in RESERVED:
             raise MillpondError(
                 f"the output column {name} has a reserved name", remedy="give it another alias"

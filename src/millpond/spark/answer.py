@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, NullType, StringType, StructField, StructType
 
+from millpond.frontend.select import unique_names
 from millpond.query.model import Aggregate, Expr, Query, Ref, Table
 from millpond.query.trees import substitute, walk
 from millpond.query.types import TIMESTAMP, find_type
@@ -55,13 +57,13 @@ def infer_result_schema(
 
     ``blocks`` are the schemas of the tables that are subqueries.
     """
-    session = spark.newSession()
     schemas = {name: spark_schema(table) for name, table in query.tables.items()} | dict(blocks or {})
-    is_rendered = bool(blocks) or any(map(_has_window, query.tables.values()))
-    for name, table in query.tables.items():
-        # Spark allows one window in a select, and gives it two fields; here it is two derived columns.
-        schema = StructType([*schemas[name], *_derived_fields(table)]) if is_rendered else schemas[name]
-        session.createDataFrame([], schema).createOrReplaceTempView(name)
+    # The text has the columns of the projection.  Spark allows one window in a select, and gives it two
+    # fields; here it is two derived columns.
+    is_rendered = bool(blocks or query.projection) or any(map(_has_window, query.tables.values()))
+    if is_rendered:
+        schemas = {n: StructType([*s, *_derived_fields(query.tables[n])]) for n, s in schemas.items()}
+    session = _open_empty_tables(spark, schemas)
     found = session.sql(_render_query(query) if is_rendered else query.text).schema
     fields = [
         StructField(name, _concrete_type(field.dataType))
@@ -70,7 +72,60 @@ def infer_result_schema(
     return StructType(fields)
 
 
-def pack_windows(answer: AnswerFrame, query: Query) -> AnswerFrame:
+def _open_empty_tables(spark: SparkSession, schemas: Mapping[str, StructType]) -> SparkSession:
+    """A session that has tables of the given schemas, without rows."""
+    session = spark.newSession()
+    for name, schema in schemas.items():
+        session.createDataFrame([], schema).createOrReplaceTempView(name)
+    return session
+
+
+def finish_rows(spark: SparkSession, answer: AnswerFrame, query: Query) -> AnswerFrame:
+    """The answer with the columns that are written, under the names and with the types that Spark gives them."""
+    finished = project_rows(answer, query)
+    shown = [name for name in finished.columns if name not in (REVISION, RETRACTED)]
+    wanted = _describe_output(spark, query)
+    if wanted is None or len(wanted) != len(shown):
+        return finished
+    columns: dict[str, Column] = {name: quoted(name) for name in finished.frame.columns}
+    given = {field.name: field.dataType for field in finished.frame.schema.fields}
+    for name, (renamed, type_) in zip(shown, wanted, strict=True):
+        column = columns[name] if given[name] == type_ else columns[name].cast(type_)
+        columns[name] = column.alias(renamed)
+    names = (*(name for name, _ in wanted), *finished.columns[len(shown) :])
+    return replace(finished, frame=finished.frame.select(*columns.values()), columns=names)
+
+
+def _describe_output(spark: SparkSession, query: Query) -> list[tuple[str, DataType]] | None:
+    """The names and types of Spark's output columns; None if it does not read the text as it is."""
+    schemas = {name: spark_schema(table) for name, table in query.tables.items()}
+    try:
+        fields = _open_empty_tables(spark, schemas).sql(query.text).schema.fields
+    except PySparkException:
+        return None
+    names = unique_names([field.name for field in fields])
+    return [(name, _concrete_type(field.dataType)) for name, field in zip(names, fields, strict=True)]
+
+
+def quoted(name: str) -> Column:
+    """The column of this very name."""
+    return F.col(Dialect.SPARK.name_of(name))
+
+
+def project_rows(answer: AnswerFrame, query: Query) -> AnswerFrame:
+    """The answer with windows in one column, and with what the query computes from columns of its result."""
+    answer = _pack_windows(answer, query)
+    if not query.projection:
+        return answer
+    is_result = F.col(KIND) == RowKind.RESULT  # the columns of other rows are NULL
+    columns = [F.when(is_result, F.expr(each.sql)).alias(each.name) for each in query.projection]
+    added = [name for name in answer.columns if name in (REVISION, RETRACTED)]
+    others = [name for name in answer.frame.columns if name not in answer.columns]
+    names = (*(each.name for each in query.projection), *added)
+    return replace(answer, frame=answer.frame.select(*columns, *added, *others), columns=names)
+
+
+def _pack_windows(answer: AnswerFrame, query: Query) -> AnswerFrame:
     """The answer with the start and the end of each window in one column."""
     if not query.windows:
         return answer
@@ -78,9 +133,9 @@ def pack_windows(answer: AnswerFrame, query: Query) -> AnswerFrame:
     columns: list[Column] = []
     names: list[str] = []
     for index, name in enumerate(answer.columns):
-        column = F.col(Dialect.SPARK.name_of(name))
+        column = quoted(name)
         if index in starts:
-            end = F.col(Dialect.SPARK.name_of(answer.columns[index + 1]))
+            end = quoted(answer.columns[index + 1])
             column = F.when(column.isNotNull(), F.struct(column.alias("start"), end.alias("end")))
             columns.append(column.alias(starts[index]))
             names.append(starts[index])

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from millpond.query.model import Table
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect
-from millpond.spark.answer import AnswerFrame, pack_windows
+from millpond.spark.answer import AnswerFrame, project_rows
 from millpond.spark.job import Job
 from millpond.spark.sources.derived import derive_columns
 
@@ -44,7 +44,7 @@ class OpenBlock:
 def open_block(engine: BlockEngine, job: Job, table: Table) -> OpenBlock:
     """Open the table that a block computes: its columns, and those derived from them."""
     assert table.time is not None
-    answer = pack_windows(engine.build_block(job, table.time), job.query)
+    answer = project_rows(engine.build_block(job, table.time), job.query)
     columns = [
         F.col(Dialect.SPARK.name_of(name)).alias(column.name)
         for name, column in zip(answer.columns, table.columns, strict=True)

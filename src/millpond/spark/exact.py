@@ -26,6 +26,7 @@ from millpond.spark.answer import (
     changelog_columns,
     duckdb_types,
     infer_result_schema,
+    quoted,
 )
 from millpond.spark.job import Job
 from millpond.spark.operators.exact import SynopsisMapper, SynopsisProcessor
@@ -60,7 +61,9 @@ class ExactEngine:
         if is_stateful:
             results.append(_run_on_synopses(job.query, compiled, schema, sources))
         extra = _changelog_columns(compiled)
-        frame = reduce(DataFrame.unionByName, (r.select(*schema.names, *extra, KIND, NOTE) for r in results))
+        frame = reduce(
+            DataFrame.unionByName, (r.select(*map(quoted, schema.names), *extra, KIND, NOTE) for r in results)
+        )
         has_sets = any(term.distinct for term in compiled.native)
         partitions = None if compiled.program.chunked or has_sets else 1
         return AnswerFrame(frame, (*schema.names, *extra), is_stateful, partitions)
@@ -82,7 +85,9 @@ def _run_natively(
         frame = frame.dropDuplicates(schema.names)
     revision = F.lit(0).cast("bigint").alias(REVISION)
     extra = {REVISION: revision, RETRACTED: F.lit(False).alias(RETRACTED)}
-    return frame.select(*schema.names, *(extra[name] for name in _changelog_columns(compiled)), KIND, NOTE)
+    return frame.select(
+        *map(quoted, schema.names), *(extra[name] for name in _changelog_columns(compiled)), KIND, NOTE
+    )
 
 
 def _filter_stream(select: Select, schema: StructType, sources: SharedSources) -> DataFrame:

@@ -21,7 +21,7 @@ from millpond.query.trees import find_aggregates, is_aggregate, item_refs, refs,
 from millpond.query.types import TIMESTAMP
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
-from millpond.spark.answer import NO_NOTE, WATERMARK_DELAY, AnswerFrame, infer_result_schema
+from millpond.spark.answer import NO_NOTE, WATERMARK_DELAY, AnswerFrame, infer_result_schema, quoted
 from millpond.spark.job import Job, RejectedRows
 from millpond.spark.late_rows import SUSPECT, describe_suspect
 from millpond.spark.rejected import (
@@ -77,7 +77,7 @@ class NativeEngine:
         else:
             results = _drop_duplicates(closing, rows, schema)
         kind = F.lit(RowKind.RESULT).cast("tinyint").alias(KIND)
-        frame = results.select(*schema.names, kind, F.expr(NO_NOTE).alias(NOTE))
+        frame = results.select(*map(quoted, schema.names), kind, F.expr(NO_NOTE).alias(NOTE))
         if job.rejected is not RejectedRows.DROP:
             suspects = _collect_suspects(closing, source, schema)
             if job.rejected is RejectedRows.FAIL:  # not scanned, but EMIT can continue its checkpoint

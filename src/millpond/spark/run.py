@@ -16,12 +16,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from millpond.analysis.decide import decide
 from millpond.analysis.verdict import Verdict
 from millpond.engines.lookup.declaration import find_lookup_tables
 from millpond.errors import MillpondError, RunError
 from millpond.query.durations import parse_rate
 from millpond.spark.admission import Allowance, admit
-from millpond.spark.answer import AnswerFrame, pack_windows
+from millpond.spark.answer import AnswerFrame, finish_rows
 from millpond.spark.checkpoint import Folders
 from millpond.spark.end_of_input import EndOfInput
 from millpond.spark.engines import choose_engine
@@ -35,6 +36,7 @@ from millpond.spark.progress import Phase, Snapshot
 from millpond.spark.rejected import REJECTED_ROWS_FOUND, collect_rejected
 from millpond.spark.session import open_session, set_partitions
 from millpond.spark.sink import Sink
+from millpond.spark.sources.derived_types import settle_types
 from millpond.spark.sources.open import open_source
 from millpond.spark.stop import Stop, run_interruptibly
 
@@ -64,8 +66,9 @@ def run(
         report(Snapshot(Phase.STARTING, state_bound=bound))
         try:
             with open_session(options.master) as spark:
-                prepared = _prepare(spark, verdict, allowance, folder, options)
-                tally = Tally(bound, prepared.count_scans(), began, *_find_rates(verdict))
+                settled, allowed = _settle_types(spark, verdict, allowance, folder, options)
+                prepared = _prepare(spark, settled, allowed, folder, options)
+                tally = Tally(bound, prepared.count_scans(), began, *_find_rates(settled))
                 watcher = _Watcher(prepared, tally, log, stop)
                 ended = watcher.run_to_end(options.once, report)
                 end = prepared.end_of_input
@@ -117,7 +120,7 @@ class PreparedRun:
     def emit_rejected(self) -> PreparedRun:
         """The same query, which emits rejected rows instead of failing on them."""
         job = replace(self.job, rejected=RejectedRows.EMIT)
-        return replace(self, job=job, answer=pack_windows(self.engine.build(job), job.query))
+        return replace(self, job=job, answer=finish_rows(job.spark, self.engine.build(job), job.query))
 
     def start(self, once: bool) -> StreamingQuery:
         self.sink.failure = None
@@ -128,6 +131,17 @@ class PreparedRun:
         return (
             writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
         ).start()
+
+
+def _settle_types(
+    spark: SparkSession, verdict: Verdict, allowance: Allowance, folder: Path, options: RunOptions
+) -> tuple[Verdict, Allowance]:
+    """The verdict on the query with Spark's own types of its expressions, and the memory it may use."""
+    query = settle_types(spark, verdict.query)
+    if query is verdict.query:
+        return verdict, allowance
+    settled = decide(query)
+    return settled, admit(settled, options.memory, options.policy, folder)
 
 
 def _prepare(
@@ -141,7 +155,7 @@ def _prepare(
     folders = Folders(files, checkpoint, output)
     continued = folders.check(query, options.updates)
     sources = {
-        name: open_source(spark, table, folder, options.strict)
+        name: open_source(spark, table, folder, options.strict, query)
         for name, table in query.tables.items()
         if name not in allowance.lookups.tables
     }
@@ -153,7 +167,7 @@ def _prepare(
     if query.windows and options.format == "csv":
         message = f"CSV has no format for the column {query.windows[0][1]}, which has two fields"
         raise MillpondError(message, remedy="select its start and its end, or choose another format")
-    answer = pack_windows(engine.build(job), query)
+    answer = finish_rows(spark, engine.build(job), query)
     partitions = answer.partitions or spark.sparkContext.defaultParallelism
     if continued is not None:  # Spark cannot repartition the state
         partitions = continued.partitions

@@ -20,10 +20,11 @@ from millpond.query.types import TIMESTAMP, find_type
 from millpond.runtime.row_kinds import KIND, NOTE, BatchMeasure, RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.admission import admit
-from millpond.spark.answer import WATERMARK_DELAY, pack_windows
+from millpond.spark.answer import WATERMARK_DELAY, finish_rows, quoted
 from millpond.spark.engines import choose_engine
 from millpond.spark.job import Job
 from millpond.spark.sources.derived import add_derived_columns
+from millpond.spark.sources.derived_types import settle_types
 from millpond.spark.sources.opened import OpenSource
 
 # The name of the observed metrics in the progress of a query.
@@ -60,15 +61,16 @@ def answer_query(
         name: view if isinstance(view, Table) else _describe_view(name, view) for name, view in views.items()
     }
     parsed = parse_query(query, tables, spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    parsed = settle_types(spark, parsed)
     verdict = decide(parsed)
     allowance = admit(verdict, memory, policy)
     sources = {
-        name: add_derived_columns(OpenSource(view, False), table)
+        name: add_derived_columns(OpenSource(view, False), table, parsed)
         for name, table in parsed.tables.items()
         if not isinstance(view := views[name], Table)
     }
     job = Job(spark, verdict, allowance, sources, updates=updates)
-    answer = pack_windows(choose_engine(job).build(job), parsed)
+    answer = finish_rows(spark, choose_engine(job).build(job), parsed)
     frame = answer.frame
     if answer.stateful:
         note = F.when(F.col(KIND) == RowKind.STATE, F.col(NOTE))
@@ -88,7 +90,7 @@ def answer_query(
             _sum_measure(BatchMeasure.HITS).alias("lookup_hits"),
             F.count_if(F.col(KIND) == RowKind.RESULT).alias("output_rows"),
         )
-    return frame.where(F.col(KIND) == RowKind.RESULT).select(*answer.columns)
+    return frame.where(F.col(KIND) == RowKind.RESULT).select(*map(quoted, answer.columns))
 
 
 def _sum_measure(name: str) -> Column:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from millpond.errors import MillpondError, one_line
-from millpond.query.model import Table
+from millpond.query.model import Query, Table
 from millpond.spark.failure import find_cause
 from millpond.spark.sources.checks import check_rows
 from millpond.spark.sources.csv import find_csv_damage
@@ -44,18 +44,20 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _GLOB = re.compile(r"([\\\[\]{}*?])")
 
 
-def open_source(spark: SparkSession, table: Table, folder: Path, strict: bool = False) -> OpenSource:
+def open_source(
+    spark: SparkSession, table: Table, folder: Path, strict: bool = False, query: Query | None = None
+) -> OpenSource:
     """Open a table; a relative path in its options is relative to ``folder``.
 
     With ``strict``, no row is rejected: the first malformed row fails the query, even if the query does not
-    use the column that is wrong.
+    use the column that is wrong.  The conditions of ``query`` protect the evaluation of its expressions.
     """
     reader = _make_reader(spark, table, folder)
     try:
         rows = _read_rows(reader)
     except (PySparkException, Py4JError) as error:
         raise _explain_failure(reader, error) from None
-    return add_derived_columns(check_rows(table, rows, strict), table)
+    return add_derived_columns(check_rows(table, rows, strict), table, query)
 
 
 # --- the declaration -----------------------------------------------------------------------------------

@@ -1,0 +1,102 @@
+"""Functions of one row that Spark has and sqlglot does not know, with the types of their values.
+
+Functions that are in neither list might be aggregates, or make several rows; they are refused.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+_LIKE_ARGUMENT = "the type of the first argument"
+_NESTED = "an array, a map or a struct, or depending on one"
+_BY_TYPE = {
+    "STRING": "bin btrim conv format_number make_valid_utf8 mask overlay printf quote schema_of_json to_csv "
+    "to_varchar try_parse_url try_url_decode try_validate_utf8 url_decode url_encode validate_utf8 "
+    "xpath_string",
+    "INT": "cardinality date_part datepart find_in_set hash json_array_length octet_length weekday xpath_int",
+    "BIGINT": "crc32 xpath_long xxhash64",
+    "DOUBLE": "expm1 hypot jaro_winkler_similarity log1p xpath_double xpath_number",
+    "BOOLEAN": "arrays_overlap between forall is_valid_utf8 isnotnull isnull luhn_check regexp xpath_boolean",
+    "DATE": "make_date try_to_date",
+    "TIMESTAMP": "make_timestamp_ltz timestamp_micros timestamp_millis timestamp_seconds to_timestamp_ltz "
+    "try_make_timestamp try_make_timestamp_ltz try_to_timestamp",
+    _LIKE_ARGUMENT: "bround nullifzero pmod positive shiftrightunsigned try_mod zeroifnull",
+    _NESTED: "array_insert array_repeat array_union from_csv from_xml get map_concat map_entries map_filter "
+    "map_values map_zip_with sentences transform_keys transform_values xpath zip_with",
+}
+_TYPES = {name: type_ for type_, names in _BY_TYPE.items() for name in names.split()}
+
+
+def is_unknown_call(node: exp.Expr) -> bool:
+    """Whether a node calls a function of which it is not known that it is one of a single row."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() not in _TYPES
+
+
+def make_typable(node: exp.Expr) -> exp.Expr:
+    """An expression of the same type, in which sqlglot knows the types of all calls that are known here."""
+
+    def change(each: exp.Expr) -> exp.Expr:
+        if isinstance(each, exp.Anonymous):
+            type_name = _TYPES.get(each.name.lower(), _NESTED)
+            if type_name is _LIKE_ARGUMENT and each.expressions:
+                return make_typable(each.expressions[0])
+            return each if type_name in (_LIKE_ARGUMENT, _NESTED) else _value_of(type_name)
+        if isinstance(each, exp.FromJson) and isinstance(each.expression, exp.Literal):
+            type_ = read_schema(each.expression.name)
+            return _value_of(type_) if type_ is not None else each
+        if isinstance(each, exp.If) and not isinstance(each.parent, exp.Case):
+            values = [make_typable(each.args[key]) for key in ("true", "false") if each.args.get(key)]
+            return exp.Case(ifs=[exp.If(this=exp.true(), true=values[0])], default=(*values, None)[1])
+        return each
+
+    return node.transform(change)
+
+
+def correct_types(node: exp.Expr) -> exp.Expr | None:
+    """An expression of the right type where sqlglot is wrong, given one with sqlglot's types; None if it is
+    right: for elements of maps, and for numbers that are rounded."""
+    for each in [*node.walk()]:
+        type_ = each.this.type if isinstance(each, exp.Bracket | exp.Round | exp.Ceil | exp.Floor) else None
+        if type_ is None:
+            continue
+        found: exp.DataType | None = None
+        if isinstance(each, exp.Bracket) and type_.this is exp.DType.MAP and len(type_.expressions) == 2:
+            found = type_.expressions[1]
+        elif isinstance(each, exp.Round | exp.Ceil | exp.Floor):
+            found = _find_rounded_type(each, type_)
+        if found is not None and found != each.type:
+            value = _value_of(found)
+            if each is node:
+                return value
+            each.replace(value)
+            return node
+    return None
+
+
+def _find_rounded_type(node: exp.Expr, type_: exp.DataType) -> exp.DataType | None:
+    if type_.this in exp.DataType.INTEGER_TYPES:
+        return type_ if isinstance(node, exp.Round) else exp.DataType.build("BIGINT")
+    sizes = [int(each.name) for each in type_.expressions if each.name.isdecimal()]
+    if type_.this is not exp.DType.DECIMAL or len(sizes) != 2:
+        return None
+    wanted = node.args.get("decimals")
+    digits = int(wanted.name) if isinstance(wanted, exp.Literal) and wanted.name.isdecimal() else 0
+    scale = min(digits, sizes[1])
+    return exp.DataType.build(f"DECIMAL({min(sizes[0] - sizes[1] + 1 + scale, 38)}, {scale})")
+
+
+def _value_of(type_: str | exp.DataType) -> exp.Expr:
+    return exp.Paren(this=exp.cast(exp.null(), type_, dialect="spark"))
+
+
+def read_schema(text: str) -> exp.DataType | None:
+    """The type that a schema of ``from_json`` describes: ``id INT, name STRING`` or ``ARRAY<INT>``."""
+    for written in (text, f"STRUCT<{text}>"):
+        try:
+            type_ = exp.DataType.build(written, dialect="spark")
+        except SqlglotError:
+            continue
+        if type_.this is not exp.DType.USERDEFINED:
+            return type_
+    return None
