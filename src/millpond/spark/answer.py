@@ -81,7 +81,7 @@ def _open_empty_tables(spark: SparkSession, schemas: Mapping[str, StructType]) -
 
 
 def finish_rows(spark: SparkSession, answer: AnswerFrame, query: Query) -> AnswerFrame:
-    """The answer with the columns that are written, under the names and with the types that Spark gives them."""
+    """The answer with the columns that are written, with the names and types that Spark gives them."""
     finished = project_rows(answer, query)
     shown = [name for name in finished.columns if name not in (REVISION, RETRACTED)]
     wanted = _describe_output(spark, query)
