@@ -8,16 +8,39 @@ is confirmed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from millpond.analysis.reasons import describe_undetermined
 from millpond.analysis.verdict import BOUNDED, UNDETERMINED, Reason, UndeterminedCode, Verdict
 from millpond.plan.state import State
-from millpond.query.model import And, Condition, Occurrence, Or, Query, Ref, Select, Subquery, Table
+from millpond.query.model import (
+    And,
+    Comparison,
+    Condition,
+    Expr,
+    Literal,
+    Occurrence,
+    Op,
+    Or,
+    Query,
+    Ref,
+    Select,
+    Subquery,
+    Table,
+)
 from millpond.query.parts import collect_derived_facts
-from millpond.query.result_times import is_revised
-from millpond.query.trees import conjuncts, map_occurrences, refs, rename_refs
+from millpond.query.result_times import find_final_buckets, is_revised
+from millpond.query.trees import (
+    aliases_in,
+    conjuncts,
+    has_aggregate,
+    is_aggregate,
+    map_occurrences,
+    refs,
+    rename_refs,
+)
+from millpond.query.types import INT
 
 Decide = Callable[[Query], Verdict]
 
@@ -29,13 +52,15 @@ def has_blocks(query: Query) -> bool:
 
 def decide_blocks(query: Query, decide: Decide) -> Verdict:
     """The verdict on a query of several blocks; ``decide`` is that on one block, and on what it reads."""
-    tables = {name: t for name, t in query.tables.items() if isinstance(t.block, Subquery)}
+    tables = {n: t for n, t in query.tables.items() if isinstance(t.block, Subquery) and t.streaming}
     blocks = {name: decide(_query_of(table)) for name, table in tables.items()}
-    own = decide(open_blocks(query))
-    revised = [name for name, table in tables.items() if table.streaming and is_revised(_query_of(table))]
     failed = [name for name, verdict in blocks.items() if verdict.outcome != BOUNDED]
-    if not failed and not revised and own.outcome == BOUNDED:
-        return replace(own, query=query, state=_add_states(own, blocks), blocks=blocks)
+    if not failed and _reads_finite_blocks(query):
+        return Verdict(BOUNDED, (), _add_states(blocks.values()), query, blocks=blocks)
+    own = decide(open_blocks(_drop_shown_columns(query)))
+    revised = [name for name, table in tables.items() if table.streaming and is_revised(_query_of(table))]
+    if not failed and own.outcome == BOUNDED:
+        return replace(own, query=query, state=_add_states([*blocks.values(), own]), blocks=blocks)
     reasons = tuple(_list_reasons(blocks, own, revised))
     about = next(iter(failed or revised), None)
     return Verdict(UNDETERMINED, reasons, State(None, None), query, blocks=blocks, block=about)
@@ -51,15 +76,62 @@ def _list_reasons(blocks: Mapping[str, Verdict], own: Verdict, revised: list[str
         for reason in verdict.reasons:
             cause = replace(reason, message=f"in {name}, {reason.message}")
             yield describe_undetermined(UndeterminedCode.BLOCK, cause=cause)
-    for name in revised:
-        yield describe_undetermined(UndeterminedCode.REVISED, name)
     for reason in own.reasons:
-        yield describe_undetermined(UndeterminedCode.UNCONFIRMED, cause=reason)
+        code = UndeterminedCode.REVISED if revised else UndeterminedCode.UNCONFIRMED
+        yield describe_undetermined(code, cause=reason)
 
 
-def _add_states(own: Verdict, blocks: Mapping[str, Verdict]) -> State:
+def _reads_finite_blocks(query: Query) -> bool:
+    """Whether all streams that a query reads are bounded blocks with finitely many rows at any time.
+
+    Such are groups that do not close, and sets without a timestamp.  What the query makes of them can be
+    computed anew whenever they change.
+    """
+    tables = [t for t in query.tables.values() if t.streaming]
+    return all(isinstance(t.block, Subquery) and _has_finite_answer(t.block.query) for t in tables)
+
+
+def _drop_shown_columns(query: Query) -> Query:
+    """The query without result columns of finite blocks: these are kept whatever the query shows of them."""
+    finite = {
+        name
+        for name, t in query.tables.items()
+        if t.streaming and isinstance(t.block, Subquery) and _has_finite_answer(t.block.query)
+    }
+
+    def drop(select: Select) -> Select:
+        own = {o.alias for o in select.occurrences if o.table.name in finite}
+        one = Literal(1, INT)
+        items = tuple(
+            replace(item, expression=one) if _is_of(item.expression, own) else item for item in select.items
+        )
+        group_by = select.group_by
+        if group_by is not None:
+            group_by = tuple(ref for ref in group_by if ref.occurrence not in own)
+        return replace(select, items=items, group_by=group_by)
+
+    terms = (replace(term, selects=tuple(map(drop, term.selects))) for term in query.terms)
+    return replace(query, terms=tuple(terms)) if finite else query
+
+
+def _is_of(expression: Expr, aliases: set[str]) -> bool:
+    """Whether an expression is one over columns of these tables, without an aggregate."""
+    return bool(refs(expression)) and aliases_in(expression) <= aliases and not has_aggregate(expression)
+
+
+def _has_finite_answer(query: Query) -> bool:
+    """Whether a bounded query has to keep its whole answer, so that this is bounded, too."""
+    return all(
+        (is_aggregate(select) or term.distinct) and not find_final_buckets(select, term.distinct)
+        for term in query.terms
+        for select in term.selects
+        if any(o.table.streaming for o in select.every_occurrence)
+    )
+
+
+def _add_states(verdicts: Iterable[Verdict]) -> State:
     """What all blocks keep together."""
-    states = [*(verdict.state for verdict in blocks.values()), own.state]
+    states = [verdict.state for verdict in verdicts]
     entries = [state.entries for state in states]
     sizes = [state.bytes for state in states]
     windows = [window for state in states for window in state.windows]
@@ -107,6 +179,8 @@ def _list_facts(table: Table) -> Iterator[Condition]:
 def _find_facts(select: Select, number: int) -> list[Condition]:
     """The conditions of a select on the column that is an item, and on no other."""
     ref = select.items[number].expression
+    if isinstance(ref, Literal) and ref.value is not None:
+        return [Comparison(Ref("", "constant"), Op.EQ, ref)]
     if not isinstance(ref, Ref):
         return []
     known = [*conjuncts(select.where), *collect_derived_facts(select)]

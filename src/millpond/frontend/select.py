@@ -23,6 +23,7 @@ from millpond.frontend.sessions import refuse_misplaced_sessions, split_session
 from millpond.frontend.statement import Statement
 from millpond.frontend.subqueries import read_where
 from millpond.frontend.time_calls import add_bucket_ends, is_window_call, pick_edge, read_time_call
+from millpond.query.merge_blocks import merge_blocks
 from millpond.query.model import (
     TRUE,
     Condition,
@@ -106,7 +107,7 @@ def build_query(
     columns = tuple(item.name for item in first.select.items)
     terms = share_derived_columns(terms)
     _check_projections(reads, terms)
-    return Query(terms, columns, text, place, first.windows, first.projection)
+    return merge_blocks(Query(terms, columns, text, place, first.windows, first.projection))
 
 
 def _check_projections(reads: Sequence[TypedSelect], terms: Sequence[Term]) -> None:

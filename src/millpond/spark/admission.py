@@ -14,7 +14,7 @@ from millpond.engines.lookup.declaration import find_lookup_tables
 from millpond.engines.lookup.plan import LookupPlan, plan_lookups
 from millpond.errors import MillpondError, NotBoundedError
 from millpond.policies.registry import PolicyChoice
-from millpond.query.model import And, Comparison, Condition, Literal, Op, Or, Query, Ref, Select
+from millpond.query.model import And, Comparison, Condition, Literal, Op, Or, Query, Ref, Select, Subquery
 from millpond.query.trees import find_aggregates
 from millpond.query.types import Domain, Family, SqlType
 
@@ -74,8 +74,9 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
     # Lookups need neither a bound nor a budget: each row is answered by itself.
     if verdict.outcome != BOUNDED and memory is None and not find_lookup_tables(verdict.query):
         raise _refuse_unbounded(verdict, "" if folder is None else _preview_budgets(verdict.query, folder))
-    if verdict.blocks:
-        name = next(iter(verdict.blocks))
+    blocks = [t.name for t in verdict.query.tables.values() if isinstance(t.block, Subquery)]
+    if blocks:
+        name = blocks[0]
         message = f"the subquery {name} is a block of its own: queries of several blocks are checked, not run"
         raise MillpondError(message)
     _check_aggregates(verdict.query)
