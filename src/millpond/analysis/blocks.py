@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from millpond.analysis.reasons import describe_undetermined
 from millpond.analysis.verdict import BOUNDED, UNDETERMINED, Reason, UndeterminedCode, Verdict
-from millpond.plan.state import State
+from millpond.plan.state import VALUE_BYTES, Kept, State
 from millpond.query.model import (
     And,
     Comparison,
@@ -64,6 +64,20 @@ def decide_blocks(query: Query, decide: Decide) -> Verdict:
     reasons = tuple(_list_reasons(blocks, own, revised))
     about = next(iter(failed or revised), None)
     return Verdict(UNDETERMINED, reasons, State(None, None), query, blocks=blocks, block=about)
+
+
+def decide_limit(query: Query, decide: Decide) -> Verdict:
+    """LIMIT without ORDER BY: any ``limit`` rows of the result are an answer, and then nothing is kept."""
+    limit, verdict = query.limit or 0, decide(replace(query, limit=None))
+    if verdict.outcome == BOUNDED:
+        return replace(verdict, query=query)
+    reads = [[o for o in select.every_occurrence if o.table.streaming] for select in query.selects]
+    if not has_blocks(query) and all(len(streams) == 1 for streams in reads):
+        size = VALUE_BYTES * (len(query.columns) + 1)  # the first rows or groups, and what belongs to them
+        kept = Kept(None, None, (), ("rows already emitted",), limit, limit * size)
+        return Verdict(BOUNDED, (), State(limit, limit * size, (kept,)), query)
+    reasons = [describe_undetermined(UndeterminedCode.NO_SYNOPSIS, cause=each) for each in verdict.reasons]
+    return Verdict(UNDETERMINED, tuple(reasons), State(None, None), query)
 
 
 def _query_of(table: Table) -> Query:

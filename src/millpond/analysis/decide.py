@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from millpond.analysis.assumptions import declare_opaque, list_assumptions, list_opaque
-from millpond.analysis.blocks import decide_blocks, has_blocks
+from millpond.analysis.blocks import decide_blocks, decide_limit, has_blocks
 from millpond.analysis.derive_synopses import derive_plan
 from millpond.analysis.paper_verdict import describe_published_verdict
 from millpond.analysis.partner_tests import NeverFinalError
@@ -82,6 +82,8 @@ def check(text: str) -> Verdict | list[Verdict]:
 
 def decide(query: Query) -> Verdict:
     """The verdict on one query."""
+    if query.limit is not None:
+        return decide_limit(query, decide)
     if has_blocks(query):
         return decide_blocks(query, decide)
     if any(select.session is not None for select in query.selects):

@@ -20,6 +20,7 @@ from millpond.errors import SqlError
 from millpond.frontend.block_tables import BlockTable, build_block_table
 from millpond.frontend.joins import MergedBlock, Surroundings, rename_columns
 from millpond.frontend.named_queries import strip_subquery
+from millpond.frontend.orders import read_ending
 from millpond.frontend.scope import KeepBlockError, NamedQuery, Names, Path, Source
 from millpond.frontend.select import (
     DistributeError,
@@ -39,9 +40,11 @@ MAX_BLOCKS = 200
 def read_query(statement: Statement, names: Names) -> Query:
     """Read a query, with all names resolved."""
     blocks = _Blocks(names)
+    order, limit = (statement.tree.args.pop(key, None) for key in ("order", "limit"))
     while True:
         try:
-            return _read_top(statement, statement.tree, names, blocks)
+            query = _read_top(statement, statement.tree, names, blocks)
+            return read_ending(statement, query, order, limit)
         except KeepBlockError as error:
             blocks.kept.add(error.path)
         except WantedTimeError as error:

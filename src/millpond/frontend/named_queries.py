@@ -23,7 +23,7 @@ def strip_subquery(
         around = replace(around, names=read_with(statement, node, around.names))
         if not isinstance(node, exp.Subquery):
             return node, around
-        accept_only(statement, node, "this", "with_")
+        accept_only(statement, node, "this", "with_", "order")
         node = node.this
 
 

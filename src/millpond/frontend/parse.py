@@ -24,6 +24,7 @@ from millpond.frontend.aggregate_calls import name_aggregates
 from millpond.frontend.blocks import check_view, read_query
 from millpond.frontend.catalog import read_table
 from millpond.frontend.guards import guard_statements, guard_text
+from millpond.frontend.limits import rewrite_limits
 from millpond.frontend.named_queries import read_view
 from millpond.frontend.refusals import describe_unsupported_statement, refuse_unread_words
 from millpond.frontend.scope import NamedQuery, Names
@@ -203,7 +204,7 @@ def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
         trees = []
     if len(trees) != 1 or trees[0] is None:
         raise SqlError("this statement is not understood", position(text, tokens[0].start), "simplify it")
-    return name_aggregates(trees[0])
+    return rewrite_limits(name_aggregates(trees[0]))
 
 
 def _merge_tokens(text: str, tokens: list[Token]) -> list[Token]:

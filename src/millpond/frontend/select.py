@@ -14,6 +14,7 @@ from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.derived_columns import list_window_filters, share_derived_columns, with_derived
 from millpond.frontend.expressions import Reader, has_aggregate, strip_parentheses
 from millpond.frontend.joins import FromClause, MergedBlock, Surroundings, read_from
+from millpond.frontend.limits import is_hidden
 from millpond.frontend.named_queries import strip_subquery
 from millpond.frontend.projections import Computed, bind_item, bind_star_item
 from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
@@ -78,7 +79,7 @@ def read_terms(
     chain: list[tuple[exp.Expr, bool, Surroundings]] = []
     node, around = strip_subquery(statement, tree, around)
     while isinstance(node, exp.Union):
-        accept_only(statement, node, "this", "expression", "distinct", "with_")
+        accept_only(statement, node, "this", "expression", "distinct", "with_", "order")
         chain.append((node.expression, bool(node.args.get("distinct")), around))
         node, around = strip_subquery(statement, node.this, around)
     if not isinstance(node, exp.Select):
@@ -140,7 +141,7 @@ def _read_branches(statement: Statement, node: exp.Select, around: Surroundings)
 
 def is_grouped(node: exp.Select) -> bool:
     """Whether a select makes its rows from several rows, so that it is more than joins and a filter."""
-    clauses = ("group", "having", "order", "limit", "offset", "qualify", "windows")
+    clauses = ("group", "having", "limit", "offset", "qualify", "windows")
     if any(node.args.get(key) for key in clauses):
         return True
     return any(has_aggregate(each) or each.find(exp.Window) is not None for each in node.expressions)
@@ -164,7 +165,7 @@ def _check_union_columns(reads: Sequence[TypedSelect]) -> None:
 
 
 def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -> TypedSelect:
-    clauses = ("distinct", "expressions", "from_", "joins", "where", "group", "having", "with_")
+    clauses = ("distinct", "expressions", "from_", "joins", "where", "group", "having", "with_", "order")
     accept_only(statement, node, *clauses)
     if node.args.get("distinct"):
         accept_only(statement, node.args["distinct"])
@@ -205,7 +206,7 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
 
 def read_plain(statement: Statement, node: exp.Select, around: Surroundings) -> MergedBlock:
     """A select of joins, filters and expressions, to be merged into the select around it."""
-    accept_only(statement, node, "distinct", "expressions", "from_", "joins", "where", "with_")
+    accept_only(statement, node, "distinct", "expressions", "from_", "joins", "where", "with_", "order")
     clause = read_from(statement, node, around)
     where, exists = read_where(clause.scope, node.args.get("where"), around)
     items = _read_items(statement, node, clause)
@@ -279,7 +280,8 @@ def _expand_star(statement: Statement, node: exp.Expr, clause: FromClause) -> li
     if isinstance(node, exp.Column):
         accept_only(statement, node, "this", "table")
         columns = clause.scope.find_source(node.args["table"]).columns
-    return [_SelectItem(node, None, str(each.ref or each.name), each) for each in columns]
+    shown = (each for each in columns if not is_hidden(each.name))
+    return [_SelectItem(node, None, str(each.ref or each.name), each) for each in shown]
 
 
 def _name_outputs(

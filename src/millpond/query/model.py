@@ -484,6 +484,9 @@ class Query:
     With a ``projection``, ``columns`` are those of the result before it, and the rows that are written have
     the columns of the projection, each computed from one row of the result.  Only a query of one select that
     is not DISTINCT has one.
+
+    ``order_by`` is the order in which rows that become final together are written; it starts with their time.
+    Only the first ``limit`` rows are written.
     """
 
     terms: tuple[Term, ...]
@@ -492,6 +495,8 @@ class Query:
     position: Position | None = field(default=None, compare=False)
     windows: tuple[tuple[int, str], ...] = field(default=(), compare=False)
     projection: tuple[OutputColumn, ...] = ()
+    order_by: tuple[SortKey, ...] = field(default=(), compare=False)
+    limit: int | None = field(default=None, compare=False)
 
     @property
     def selects(self) -> tuple[Select, ...]:

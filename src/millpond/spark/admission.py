@@ -75,6 +75,8 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
     if verdict.outcome != BOUNDED and memory is None and not find_lookup_tables(verdict.query):
         raise _refuse_unbounded(verdict, "" if folder is None else _preview_budgets(verdict.query, folder))
     blocks = [t.name for t in verdict.query.tables.values() if isinstance(t.block, Subquery)]
+    if verdict.query.limit is not None:
+        raise MillpondError("a query with LIMIT but without ORDER BY is checked, not run")
     if blocks:
         name = blocks[0]
         message = f"the subquery {name} is a block of its own: queries of several blocks are checked, not run"

@@ -151,7 +151,7 @@ def _prepare(
     files, query = Files(spark), verdict.query
     output = files.resolve(options.output)
     checkpoint = files.resolve(options.checkpoint) if options.checkpoint else f"{output}/_checkpoint"
-    sink = Sink(files, output, options.format, checkpoint)
+    sink = Sink(files, output, options.format, checkpoint, query.order_by)
     folders = Folders(files, checkpoint, output)
     continued = folders.check(query, options.updates)
     sources = {

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from millpond.engines.timed.rates import StreamRate
 from millpond.errors import MillpondError
+from millpond.query.model import SortKey
 from millpond.runtime.row_kinds import KIND, LATE, NOTE, BatchMeasure, RowKind
 from millpond.spark.files import Files
 from millpond.spark.late_rows import (
@@ -66,10 +67,17 @@ class Sink:
     ``written`` holds the finished batches by number; ``failure`` is what the last one raised.  After
     ``stop``, the next batch is not started: the run that continues from the checkpoint processes it.  If
     ``count_dropped`` says that Spark has dropped late rows, the batch fails with REJECTED_ROWS_FOUND.  The
-    ``checkpoint`` of the query tells which suspects are late.
+    ``checkpoint`` of the query tells which suspects are late.  ``order_by`` is the order of a batch's rows.
     """
 
-    def __init__(self, files: Files, output: str, format: str = "json", checkpoint: str = "") -> None:
+    def __init__(
+        self,
+        files: Files,
+        output: str,
+        format: str = "json",
+        checkpoint: str = "",
+        order_by: Sequence[SortKey] = (),
+    ) -> None:
         if format not in OUTPUT_FORMATS:
             raise MillpondError(
                 f"there is no format {format!r}", remedy=f"choose from {', '.join(OUTPUT_FORMATS)}"
@@ -81,6 +89,7 @@ class Sink:
         self._output = output
         self._checkpoint = checkpoint
         self._format = format
+        self._order_by = order_by
         self._is_first_batch = True
         self._stopping = Event()
         self._rejected_of_relations = 0
@@ -112,6 +121,8 @@ class Sink:
         staging = f"{self._output}/{_STAGING}/{batch:06d}-{uuid4().hex[:8]}"
         if SUSPECT in frame.columns:
             frame = reject_late_suspects(frame, read_watermark(self._files, self._checkpoint, batch - 1))
+        if self._order_by:
+            frame = frame.coalesce(1).sortWithinPartitions(*map(_sort_column, self._order_by))
         written = self._stage(frame, batch, staging)
         if self.count_dropped is not None and self.count_dropped():
             self._is_first_batch = True
@@ -169,6 +180,13 @@ class Sink:
             self._files.rename(
                 f"{staged}/{name}", f"{folder}/part-{batch:06d}-{number}{_suffix(name, format)}"
             )
+
+
+def _sort_column(key: SortKey) -> Column:
+    column = column_named(key.column)
+    if key.descending:
+        return column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()
+    return column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()
 
 
 def _suffix(staged: str, format: str) -> str:

@@ -65,7 +65,7 @@ def test_an_unsupported_construct_is_located(path: Path) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT A FROM S LIMIT 3",
+        "SELECT A FROM (SELECT A FROM S LIMIT 3)",
         "SELECT MEDIAN(DISTINCT A) FROM S",
     ],
 )

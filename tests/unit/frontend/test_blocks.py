@@ -133,3 +133,26 @@ def test_views_on_views_are_counted() -> None:
     views = "".join(f"CREATE VIEW v{i + 1} AS SELECT a.A FROM v{i} a, v{i} b;" for i in range(9))
     with pytest.raises(SqlError, match="more than"):
         parse(STREAMS + "CREATE VIEW v0 AS SELECT A FROM S;" + views + "SELECT A FROM v9")
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("SELECT A, ts FROM S ORDER BY ts, A DESC", [("ts", False), ("A", True)]),
+        ("SELECT A FROM S ORDER BY ts", []),
+        (
+            "SELECT COUNT(*) AS c, window.start AS w FROM S GROUP BY window(ts, '1 hour') ORDER BY 2",
+            [("w", False)],
+        ),
+    ],
+)
+def test_an_order_starts_with_the_time(text: str, keys: list[tuple[str, bool]]) -> None:
+    (query,) = parse(STREAMS + text)
+    assert [(key.column, key.descending) for key in query.order_by] == keys
+    with pytest.raises(SqlError, match="starts with the time"):
+        parse(STREAMS + "SELECT A, ts FROM S ORDER BY A, ts")
+
+
+def test_a_limit_alone_is_a_number_of_rows() -> None:
+    (query,) = parse(STREAMS + "SELECT A, COUNT(*) FROM S GROUP BY A LIMIT 5")
+    assert query.limit == 5
