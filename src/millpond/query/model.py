@@ -508,6 +508,24 @@ class Query:
         """The tables of all selects, by name."""
         return {o.table.name: o.table for select in self.selects for o in select.every_occurrence}
 
+    @property
+    def declared_tables(self) -> dict[str, Table]:
+        """The declared tables that the query reads, also within its blocks, by name."""
+        found: dict[str, Table] = {}
+        for table in self.tables.values():
+            found |= {name: each for name, each in _list_declared(table).items() if name not in found}
+        return found
+
+
+def _list_declared(table: Table) -> dict[str, Table]:
+    match table.block:
+        case Subquery(query=query):
+            return query.declared_tables
+        case Windowed(base=base):
+            return _list_declared(base)
+        case _:
+            return {table.name: table}
+
 
 def time_columns(table: Table) -> tuple[Column, ...]:
     """The columns that can be the time column."""

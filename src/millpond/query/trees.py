@@ -20,6 +20,7 @@ from millpond.query.model import (
     NotTrue,
     Occurrence,
     Or,
+    Query,
     Ref,
     Select,
     Truth,
@@ -89,6 +90,16 @@ def find_aggregates(select: Select) -> list[Aggregate]:
 def is_aggregate(select: Select) -> bool:
     """The select groups its rows, explicitly or by an aggregate."""
     return select.group_by is not None or bool(find_aggregates(select))
+
+
+def is_projection(query: Query) -> bool:
+    """Whether each row of the answer is a row of one table by itself, and every select has another table."""
+    names = [select.occurrences[0].table.name for select in query.selects if select.occurrences]
+    is_plain = all(
+        len(select.occurrences) == 1 and not is_aggregate(select) and not select.exists
+        for select in query.selects
+    )
+    return is_plain and len({*names}) == len(names) and not any(term.distinct for term in query.terms)
 
 
 def conjuncts(condition: Condition) -> list[Condition]:

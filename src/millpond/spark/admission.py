@@ -13,9 +13,23 @@ from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
 from millpond.engines.lookup.declaration import find_lookup_tables
 from millpond.engines.lookup.plan import LookupPlan, plan_lookups
 from millpond.errors import MillpondError, NotBoundedError
+from millpond.plan.closing import find_output_delay
 from millpond.policies.registry import PolicyChoice
-from millpond.query.model import And, Comparison, Condition, Literal, Op, Or, Query, Ref, Select, Subquery
-from millpond.query.trees import find_aggregates
+from millpond.query.model import (
+    And,
+    Comparison,
+    Condition,
+    Literal,
+    Op,
+    Or,
+    Query,
+    Ref,
+    Select,
+    Subquery,
+    Table,
+)
+from millpond.query.result_times import is_revised
+from millpond.query.trees import find_aggregates, is_projection
 from millpond.query.types import Domain, Family, SqlType
 
 _RUN = ("COUNT", "SUM", "AVG", "MIN", "MAX", "MEDIAN")
@@ -74,16 +88,16 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
     # Lookups need neither a bound nor a budget: each row is answered by itself.
     if verdict.outcome != BOUNDED and memory is None and not find_lookup_tables(verdict.query):
         raise _refuse_unbounded(verdict, "" if folder is None else _preview_budgets(verdict.query, folder))
-    blocks = [t.name for t in verdict.query.tables.values() if isinstance(t.block, Subquery)]
     if verdict.query.limit is not None:
         raise MillpondError("a query with LIMIT but without ORDER BY is checked, not run")
-    if blocks:
-        name = blocks[0]
-        message = f"the subquery {name} is a block of its own: queries of several blocks are checked, not run"
-        raise MillpondError(message)
+    for name, table in verdict.query.tables.items():
+        if isinstance(table.block, Subquery):
+            if gap := _find_block_gap(verdict, table):
+                raise MillpondError(f"the subquery {name} is checked, but not run: {gap}")
+            _check_runnable(verdict.blocks[name], None, None)
     _check_aggregates(verdict.query)
     for table in verdict.query.tables.values():
-        if table.source is None:
+        if table.source is None and table.block is None:
             kind = "stream" if table.streaming else "relation"
             raise MillpondError(
                 f"the {kind} {table.name} has no source",
@@ -104,6 +118,24 @@ def _check_aggregates(query: Query) -> None:
             is_capped = find_highest_limit(select, aggregate) is not None
             if not is_plain or is_capped or (aggregate.distinct and aggregate.function != "COUNT"):
                 raise MillpondError(f"{aggregate.text} is checked, but not run")
+
+
+def _find_block_gap(verdict: Verdict, table: Table) -> str | None:
+    """Why the rows of a block cannot be the input of the select that reads it; None if they can."""
+    block = verdict.blocks.get(table.name)
+    if block is None:
+        return "it reads relations only"
+    if is_revised(block.query):
+        return "its rows change as long as the stream goes on"
+    if is_projection(verdict.query) and verdict.blocks.keys() == verdict.query.tables.keys():
+        return None
+    if verdict.timed is None or table.time is None or block.timed is None:
+        return "its rows have no timestamp by which they come in order"
+    if any(select.session is not None for select in block.query.selects):
+        return "it groups by sessions, whose rows only a filter or a projection can read"
+    if find_output_delay(block.timed, block.query.columns.index(table.time)) is None:
+        return "its rows do not come in the order of time"
+    return None
 
 
 def _refuse_unbounded(verdict: Verdict, budgets: str) -> NotBoundedError:

@@ -98,7 +98,7 @@ def finish_rows(spark: SparkSession, answer: AnswerFrame, query: Query) -> Answe
 
 def _describe_output(spark: SparkSession, query: Query) -> list[tuple[str, DataType]] | None:
     """The names and types of Spark's output columns; None if it does not read the text as it is."""
-    schemas = {name: spark_schema(table) for name, table in query.tables.items()}
+    schemas = {name: spark_schema(table) for name, table in query.declared_tables.items()}
     try:
         fields = _open_empty_tables(spark, schemas).sql(query.text).schema.fields
     except PySparkException:

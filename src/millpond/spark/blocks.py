@@ -7,19 +7,22 @@ for the next operator.  Rejected rows and reports pass through.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from millpond.query.model import Table
-from millpond.runtime.row_kinds import KIND, NOTE, RowKind
+from millpond.analysis.verdict import Verdict
+from millpond.query.model import Query, Table
+from millpond.runtime.row_kinds import KIND, RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.answer import AnswerFrame, project_rows
 from millpond.spark.job import Job
 from millpond.spark.sources.derived import derive_columns
+from millpond.spark.sources.opened import OpenSource
 
 
 class BlockEngine(Protocol):
@@ -44,12 +47,48 @@ class OpenBlock:
 def open_block(engine: BlockEngine, job: Job, table: Table) -> OpenBlock:
     """Open the table that a block computes: its columns, and those derived from them."""
     assert table.time is not None
-    answer = project_rows(engine.build_block(job, table.time), job.query)
-    columns = [
-        F.col(Dialect.SPARK.name_of(name)).alias(column.name)
-        for name, column in zip(answer.columns, table.columns, strict=True)
-    ]
-    schema = answer.frame.select(*columns).schema
-    frame = answer.frame.select(*columns, KIND, NOTE)
-    frame = derive_columns(frame, table, F.col(KIND) == RowKind.RESULT)
-    return OpenBlock(frame, schema, answer.partitions)
+    answer = name_columns(engine.build_block(job, table.time), job.query, table)
+    columns = [F.col(Dialect.SPARK.name_of(name)) for name in answer.columns]
+    frame = derive_columns(answer.frame, table, F.col(KIND) == RowKind.RESULT)
+    return OpenBlock(frame, answer.frame.select(*columns).schema, answer.partitions)
+
+
+def name_columns(answer: AnswerFrame, query: Query, table: Table) -> AnswerFrame:
+    """The answer to a block's query with the columns of its table, which are some of those of the query."""
+    if query.projection:
+        answer = project_rows(answer, query)
+    columns = [F.col(Dialect.SPARK.name_of(column.name)) for column in table.columns]
+    others = [name for name in answer.frame.columns if name not in answer.columns]
+    names = tuple(column.name for column in table.columns)
+    return replace(answer, frame=answer.frame.select(*columns, *others), columns=names)
+
+
+# --- jobs --------------------------------------------------------------------------------------------------
+
+OpenTable = Callable[[Table, Query], OpenSource]
+
+
+def make_job(job: Job, open_table: OpenTable) -> Job:
+    """The job with its tables open, and the jobs of its blocks.
+
+    A table that several blocks read is opened for each of them; its rejected rows come once.
+    """
+    seen: set[str] = set()
+
+    def open_once(table: Table, query: Query) -> OpenSource:
+        source = open_table(table, query)
+        is_known = table.name in seen
+        seen.add(table.name)
+        return OpenSource(source.good, False) if is_known else source
+
+    def complete(verdict: Verdict) -> Job:
+        tables = verdict.query.tables
+        sources = {
+            name: open_once(table, verdict.query)
+            for name, table in tables.items()
+            if table.block is None and name not in job.lookups.tables
+        }
+        blocks = {name: complete(block) for name, block in verdict.blocks.items()}
+        return replace(job, verdict=verdict, sources=sources, blocks=blocks)
+
+    return complete(job.verdict)

@@ -130,7 +130,7 @@ class Folders:
 
 
 def _describe(query: Query) -> dict[str, Any]:
-    tables = {name: _describe_table(table) for name, table in sorted(query.tables.items())}
+    tables = {name: _describe_table(table) for name, table in sorted(query.declared_tables.items())}
     return {"text": " ".join(query.text.split()), "query": _digest(query), "tables": tables}
 
 

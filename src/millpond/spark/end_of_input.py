@@ -62,7 +62,8 @@ class EndOfInput:
             return None
         text = self._files.read(f"{self._checkpoint}/commits/{last}") or ""
         watermark = int(json.loads(text.splitlines()[1]).get("nextBatchWatermarkMs", 0))
-        delays = [parse_duration(t.properties.get("watermark", "")) or 0 for t in query.tables.values()]
+        tables = query.declared_tables.values()
+        delays = [parse_duration(table.properties.get("watermark", "")) or 0 for table in tables]
         return (watermark + 1) * 1_000 + max(delays)
 
     def _find_last_batch(self) -> int | None:

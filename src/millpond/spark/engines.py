@@ -4,6 +4,7 @@
 |---------------|----------------------------------------------------------|---------------------------------|
 | lookup        | streams joined with relations that stay in a database    | none; workers cache rows        |
 | budgeted      | queries that are not bounded, with ``--memory N``        | at most N tuples                |
+| projection    | bounded: rows of one block, each by itself               | that of the block               |
 | stream-static | bounded: rows of one stream, joined with relations       | none                            |
 | native        | bounded: windows, sessions, DISTINCT over one stream     | Spark's own, until they close   |
 | timed         | bounded: conditions on application time, or relations    | reorder buffer, partial matches |
@@ -21,12 +22,14 @@ from millpond.spark.exact import ExactEngine
 from millpond.spark.job import Engine, Job
 from millpond.spark.lookup import LookupEngine
 from millpond.spark.native_windows import NativeEngine
+from millpond.spark.projection import ProjectionEngine
 from millpond.spark.stream_static import StreamStaticEngine
 from millpond.spark.timed import TimedEngine
 
 ENGINES: tuple[Engine, ...] = (
     LookupEngine(),
     BudgetedEngine(),
+    ProjectionEngine(),
     StreamStaticEngine(),
     NativeEngine(),
     TimedEngine(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
@@ -46,6 +46,24 @@ class Job:
     @property
     def query(self) -> Query:
         return self.verdict.query
+
+    def with_end_of_input(self, end_of_input: DataFrame) -> Job:
+        """The job, and the jobs of its blocks, with the stream that announces the end of the input."""
+        blocks = {name: block.with_end_of_input(end_of_input) for name, block in self.blocks.items()}
+        return replace(self, end_of_input=end_of_input, blocks=blocks)
+
+    def with_rejected(self, rejected: RejectedRows) -> Job:
+        """The job, and the jobs of its blocks, which treat rejected rows as given."""
+        blocks = {name: block.with_rejected(rejected) for name, block in self.blocks.items()}
+        return replace(self, rejected=rejected, blocks=blocks)
+
+    @property
+    def every_source(self) -> dict[str, OpenSource]:
+        """The open tables of the job and of its blocks, each with the rejected rows if they come with it."""
+        found = dict(self.sources)
+        for block in self.blocks.values():
+            found |= {n: s for n, s in block.every_source.items() if n not in found or s.rejects}
+        return found
 
     @property
     def budget(self) -> Budget | None:

@@ -58,7 +58,7 @@ class NativeEngine:
         number of entries, the timed engine, which lets such rows wait, runs the groups; Spark's sessions
         come after rows that wait.
         """
-        if job.verdict.timed is None or job.updates:
+        if job.verdict.timed is None or job.updates or job.blocks:
             return False
         closing = find_closing_select(job.query)
         return closing is not None and (closing.has_sessions or job.verdict.state.entries is None)

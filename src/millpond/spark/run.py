@@ -23,6 +23,7 @@ from millpond.errors import MillpondError, RunError
 from millpond.query.durations import parse_rate
 from millpond.spark.admission import Allowance, admit
 from millpond.spark.answer import AnswerFrame, finish_rows
+from millpond.spark.blocks import make_job
 from millpond.spark.checkpoint import Folders
 from millpond.spark.end_of_input import EndOfInput
 from millpond.spark.engines import choose_engine
@@ -87,7 +88,7 @@ def run(
 
 def _find_rates(verdict: Verdict) -> tuple[dict[str, int], dict[str, float]]:
     """The declared rates of streams, in rows per second, and the seconds for which rows are kept."""
-    declared = {n: parse_rate(t.properties.get("rate", "")) for n, t in verdict.query.tables.items()}
+    declared = {n: parse_rate(t.properties.get("rate", "")) for n, t in verdict.query.declared_tables.items()}
     windows = {window["stream"]: window["seconds"] for window in verdict.state.windows}
     return {name: rate for name, rate in declared.items() if rate is not None}, windows
 
@@ -119,7 +120,7 @@ class PreparedRun:
 
     def emit_rejected(self) -> PreparedRun:
         """The same query, which emits rejected rows instead of failing on them."""
-        job = replace(self.job, rejected=RejectedRows.EMIT)
+        job = self.job.with_rejected(RejectedRows.EMIT)
         return replace(self, job=job, answer=finish_rows(job.spark, self.engine.build(job), job.query))
 
     def start(self, once: bool) -> StreamingQuery:
@@ -154,16 +155,12 @@ def _prepare(
     sink = Sink(files, output, options.format, checkpoint, query.order_by)
     folders = Folders(files, checkpoint, output)
     continued = folders.check(query, options.updates)
-    sources = {
-        name: open_source(spark, table, folder, options.strict, query)
-        for name, table in query.tables.items()
-        if name not in allowance.lookups.tables
-    }
-    job = Job(spark, verdict, allowance, sources, updates=options.updates, rejected=RejectedRows.FAIL)
+    job = Job(spark, verdict, allowance, {}, updates=options.updates, rejected=RejectedRows.FAIL)
+    job = make_job(job, lambda table, part: open_source(spark, table, folder, options.strict, part))
     engine = choose_engine(job)
     end = EndOfInput(files, checkpoint, query) if engine.holds_rows_back else None
     if end is not None:
-        job = replace(job, end_of_input=end.open(spark))
+        job = job.with_end_of_input(end.open(spark))
     if query.windows and options.format == "csv":
         message = f"CSV has no format for the column {query.windows[0][1]}, which has two fields"
         raise MillpondError(message, remedy="select its start and its end, or choose another format")
@@ -174,8 +171,8 @@ def _prepare(
     set_partitions(spark, partitions)
     folders.claim(query, partitions, continued, options.updates)
     if continued is None:
-        for name, source in sources.items():
-            if not query.tables[name].streaming and source.rejects:
+        for name, source in job.every_source.items():
+            if not query.declared_tables[name].streaming and source.rejects:
                 sink.write_rejected_relation(name, collect_rejected(source))
     return PreparedRun(job, engine, answer, sink, checkpoint, end)
 

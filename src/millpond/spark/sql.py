@@ -15,12 +15,13 @@ from millpond.errors import SqlNameError
 from millpond.frontend.parse import find_table_names, parse_query
 from millpond.policies.registry import PolicyChoice
 from millpond.query.model import Column as TableColumn
-from millpond.query.model import SourceSpec, Table
+from millpond.query.model import Query, SourceSpec, Table
 from millpond.query.types import TIMESTAMP, find_type
 from millpond.runtime.row_kinds import KIND, NOTE, BatchMeasure, RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.admission import admit
 from millpond.spark.answer import WATERMARK_DELAY, finish_rows, quoted
+from millpond.spark.blocks import make_job
 from millpond.spark.engines import choose_engine
 from millpond.spark.job import Job
 from millpond.spark.sources.derived import add_derived_columns
@@ -64,12 +65,13 @@ def answer_query(
     parsed = settle_types(spark, parsed)
     verdict = decide(parsed)
     allowance = admit(verdict, memory, policy)
-    sources = {
-        name: add_derived_columns(OpenSource(view, False), table, parsed)
-        for name, table in parsed.tables.items()
-        if not isinstance(view := views[name], Table)
-    }
-    job = Job(spark, verdict, allowance, sources, updates=updates)
+
+    def open_view(table: Table, query: Query) -> OpenSource:
+        view = views[table.name]
+        assert not isinstance(view, Table), "lookup relations are not opened"
+        return add_derived_columns(OpenSource(view, False), table, query)
+
+    job = make_job(Job(spark, verdict, allowance, {}, updates=updates), open_view)
     answer = finish_rows(spark, choose_engine(job).build(job), parsed)
     frame = answer.frame
     if answer.stateful:

@@ -25,12 +25,16 @@ class StreamStaticEngine:
     holds_rows_back = False
 
     def accepts(self, job: Job) -> bool:
-        return job.verdict.timed is not None and not any(
-            term.distinct
-            or is_aggregate(select)
-            or sum(o.table.streaming for o in select.every_occurrence) != 1
-            for term in job.query.terms
-            for select in term.selects
+        return (
+            job.verdict.timed is not None
+            and not job.blocks
+            and not any(
+                term.distinct
+                or is_aggregate(select)
+                or sum(o.table.streaming for o in select.every_occurrence) != 1
+                for term in job.query.terms
+                for select in term.selects
+            )
         )
 
     def build(self, job: Job) -> AnswerFrame:

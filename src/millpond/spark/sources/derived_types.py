@@ -1,18 +1,19 @@
-"""The types of derived columns: Spark has the last word."""
+"""The types of derived columns and of the columns of blocks: Spark has the last word."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, NullType, StringType
+from pyspark.sql.types import DataType, NullType, StringType, StructType
 
 from millpond.errors import MillpondError, one_line
-from millpond.query.model import Column, Occurrence, Query, Table
+from millpond.query.model import Column, Occurrence, Query, Subquery, Table
 from millpond.query.trees import map_occurrences
-from millpond.query.types import find_type
+from millpond.query.types import Family, find_type
+from millpond.spark.answer import infer_result_schema
 from millpond.spark.failure import find_cause
 from millpond.spark.sources.schema import spark_schema, spark_type
 
@@ -27,9 +28,11 @@ def settle_types(spark: SparkSession, query: Query) -> Query:
         return query
 
     def settle(occurrence: Occurrence) -> Occurrence:
-        types = {column.name: column.type for column in tables[occurrence.table.name].derived}
+        settled = tables[occurrence.table.name]
+        types = {column.name: column.type for column in settled.derived}
         derived = tuple(replace(c, type=types[c.name]) for c in occurrence.table.derived)
-        return replace(occurrence, table=replace(occurrence.table, derived=derived))
+        table = replace(occurrence.table, columns=settled.columns, derived=derived, block=settled.block)
+        return replace(occurrence, table=table)
 
     terms = tuple(
         replace(term, selects=tuple(map_occurrences(each, settle) for each in term.selects))
@@ -39,27 +42,48 @@ def settle_types(spark: SparkSession, query: Query) -> Query:
 
 
 def _settle_table(spark: SparkSession, table: Table) -> Table:
-    computed = [c for c in table.derived if c.derivation is not None and c.derivation.arguments]
-    if not computed:
+    if isinstance(table.block, Subquery):
+        query = settle_types(spark, table.block.query)
+        schema = _find_result_schema(spark, query)
+        columns = tuple(_settle_number(column, schema[column.name].dataType) for column in table.columns)
+        table = replace(table, columns=columns, block=Subquery(query))
+    if not any(c.derivation is not None and c.derivation.arguments for c in table.derived):
         return table
     rows = spark.createDataFrame([], spark_schema(table))
-    types = {column.name: _find_spark_type(rows, column) for column in computed}
-    settled = (_settle_column(column, types.get(column.name)) for column in table.derived)
+    settled: list[Column] = []
+    for column in table.derived:  # each after those that it depends on
+        assert column.derivation is not None
+        value = F.expr(column.derivation.sql)
+        value = F.explode_outer(value) if column.derivation.repeated else value
+        try:
+            rows = rows.withColumn(column.name, value)
+        except PySparkException as error:
+            message = f"Spark cannot compute {one_line(column.name)}: {one_line(find_cause(error), 200)}"
+            raise MillpondError(message) from None
+        if column.derivation.arguments:
+            column = _settle_column(column, rows.schema[column.name].dataType)
+        settled.append(column)
     return replace(table, derived=tuple(settled))
 
 
-def _find_spark_type(rows: DataFrame, column: Column) -> DataType:
-    assert column.derivation is not None
-    try:
-        found = rows.select(F.expr(column.derivation.sql)).schema.fields[0].dataType
-    except PySparkException as error:
-        message = f"Spark cannot compute {one_line(column.name)}: {one_line(find_cause(error), 200)}"
-        raise MillpondError(message) from None
-    return StringType() if isinstance(found, NullType) else found
+def _find_result_schema(spark: SparkSession, query: Query) -> StructType:
+    """Spark's types of the columns of a result, and of what is computed from them."""
+    blocks = {n: spark_schema(t) for n, t in query.tables.items() if isinstance(t.block, Subquery)}
+    schema = infer_result_schema(spark, query, blocks)
+    if not query.projection:
+        return schema
+    rows = spark.createDataFrame([], schema)
+    return rows.select(*(F.expr(each.sql).alias(each.name) for each in query.projection)).schema
 
 
-def _settle_column(column: Column, type_: DataType | None) -> Column:
-    if type_ is None or type_ == spark_type(column.type):
+def _settle_number(column: Column, type_: DataType) -> Column:
+    """A column of a block; only the types of numbers can differ from Spark's."""
+    return _settle_column(column, type_) if column.type.family is Family.NUMBER else column
+
+
+def _settle_column(column: Column, type_: DataType) -> Column:
+    type_ = StringType() if isinstance(type_, NullType) else type_
+    if type_ == spark_type(column.type):
         return column
     known = find_type(type_.simpleString())
     if known is None:
