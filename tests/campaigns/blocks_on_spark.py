@@ -51,10 +51,10 @@ def examine(spark: SparkSession, seed: int) -> tuple[bool, str | None]:
     rows = order_by_arrival(rng, TIMES, random_rows(rng, ROWS), delay)
     expected = answer_duckdb(case.duckdb, CATALOG, list_seen(rows))
     with tempfile.TemporaryDirectory() as name:
-        verdict = decide(parse(case.declare(name, delay))[0])
-        if verdict.outcome != BOUNDED:
-            return True, f"seed {seed}: {verdict.outcome}\n{case.spark}"
         try:
+            verdict = decide(parse(case.declare(name, delay))[0])
+            if verdict.outcome != BOUNDED:
+                return True, f"seed {seed}: {verdict.outcome}\n{case.spark}"
             admit(verdict)
         except MillpondError as refusal:
             print(f"seed {seed}: {refusal}", file=sys.stderr)
