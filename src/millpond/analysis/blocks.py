@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from millpond.analysis.reasons import describe_undetermined
-from millpond.analysis.verdict import BOUNDED, UNDETERMINED, Reason, UndeterminedCode, Verdict
+from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED, Reason, UndeterminedCode, Verdict
 from millpond.plan.state import VALUE_BYTES, Kept, State
 from millpond.query.model import (
     And,
@@ -56,11 +56,19 @@ def decide_blocks(query: Query, decide: Decide) -> Verdict:
     blocks = {name: decide(_query_of(table)) for name, table in tables.items()}
     failed = [name for name, verdict in blocks.items() if verdict.outcome != BOUNDED]
     if not failed and _reads_finite_blocks(query):
-        return Verdict(BOUNDED, (), _add_states(blocks.values()), query, blocks=blocks)
+        return Verdict(BOUNDED, (), add_states(blocks.values()), query, blocks=blocks)
     own = decide(open_blocks(_drop_shown_columns(query)))
     revised = [name for name, table in tables.items() if table.streaming and is_revised(_query_of(table))]
     if not failed and own.outcome == BOUNDED:
-        return replace(own, query=query, state=_add_states([*blocks.values(), own]), blocks=blocks)
+        return replace(own, query=query, state=add_states([*blocks.values(), own]), blocks=blocks)
+    from millpond.analysis.witness.templates import find_template  # here, as it imports DuckDB
+
+    template = find_template(query)
+    if template is not None:
+        every = [reason for verdict in (*blocks.values(), own) for reason in verdict.reasons]
+        found = [reason for reason in every if reason.code not in {*UndeterminedCode}] or every
+        causes = tuple(dict.fromkeys(found)) or (describe_undetermined(UndeterminedCode.REVISED),)
+        return Verdict(UNBOUNDED, causes, State(None, None), query, blocks=blocks, template=template)
     reasons = tuple(_list_reasons(blocks, own, revised))
     about = next(iter(failed or revised), None)
     return Verdict(UNDETERMINED, reasons, State(None, None), query, blocks=blocks, block=about)
@@ -102,7 +110,7 @@ def _reads_finite_blocks(query: Query) -> bool:
     computed anew whenever they change.
     """
     tables = [t for t in query.tables.values() if t.streaming]
-    return all(isinstance(t.block, Subquery) and _has_finite_answer(t.block.query) for t in tables)
+    return all(isinstance(t.block, Subquery) and has_finite_answer(t.block.query) for t in tables)
 
 
 def _drop_shown_columns(query: Query) -> Query:
@@ -110,7 +118,7 @@ def _drop_shown_columns(query: Query) -> Query:
     finite = {
         name
         for name, t in query.tables.items()
-        if t.streaming and isinstance(t.block, Subquery) and _has_finite_answer(t.block.query)
+        if t.streaming and isinstance(t.block, Subquery) and has_finite_answer(t.block.query)
     }
 
     def drop(select: Select) -> Select:
@@ -133,7 +141,7 @@ def _is_of(expression: Expr, aliases: set[str]) -> bool:
     return bool(refs(expression)) and aliases_in(expression) <= aliases and not has_aggregate(expression)
 
 
-def _has_finite_answer(query: Query) -> bool:
+def has_finite_answer(query: Query) -> bool:
     """Whether a bounded query has to keep its whole answer, so that this is bounded, too."""
     return all(
         (is_aggregate(select) or term.distinct) and not find_final_buckets(select, term.distinct)
@@ -143,7 +151,7 @@ def _has_finite_answer(query: Query) -> bool:
     )
 
 
-def _add_states(verdicts: Iterable[Verdict]) -> State:
+def add_states(verdicts: Iterable[Verdict]) -> State:
     """What all blocks keep together."""
     states = [verdict.state for verdict in verdicts]
     entries = [state.entries for state in states]
@@ -169,7 +177,7 @@ def open_blocks(query: Query) -> Query:
         table = occurrence.table
         if not isinstance(table.block, Subquery):
             return occurrence
-        return replace(occurrence, table=replace(table, block=None, checks=tuple(_list_facts(table))))
+        return replace(occurrence, table=replace(table, block=None, checks=tuple(list_facts(table))))
 
     terms = (
         replace(term, selects=tuple(map_occurrences(select, open_block) for select in term.selects))
@@ -178,7 +186,7 @@ def open_blocks(query: Query) -> Query:
     return replace(query, terms=tuple(terms))
 
 
-def _list_facts(table: Table) -> Iterator[Condition]:
+def list_facts(table: Table) -> Iterator[Condition]:
     """Conditions on one column that every row of a block fulfils, unless the column is NULL."""
     query = _query_of(table)
     for number, name in enumerate(query.columns):

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from millpond.analysis.assumptions import declare_opaque, list_assumptions, list_opaque
 from millpond.analysis.blocks import decide_blocks, decide_limit, has_blocks
+from millpond.analysis.decide_over import decide_over, has_window_functions
 from millpond.analysis.derive_synopses import derive_plan
 from millpond.analysis.paper_verdict import describe_published_verdict
 from millpond.analysis.partner_tests import NeverFinalError
@@ -25,6 +26,7 @@ from millpond.analysis.regions import JoinRegions
 from millpond.analysis.select_needs import find_select_needs
 from millpond.analysis.self_joins import has_self_join
 from millpond.analysis.sessions import find_session_failures
+from millpond.analysis.simplify_over import simplify_over
 from millpond.analysis.verdict import (
     BOUNDED,
     UNBOUNDED,
@@ -84,6 +86,10 @@ def decide(query: Query) -> Verdict:
     """The verdict on one query."""
     if query.limit is not None:
         return decide_limit(query, decide)
+    if has_window_functions(query):
+        query = simplify_over(query)
+    if has_window_functions(query):
+        return decide_over(query, decide)
     if has_blocks(query):
         return decide_blocks(query, decide)
     if any(select.session is not None for select in query.selects):

@@ -13,7 +13,9 @@ from millpond.query.model import Query
 
 if TYPE_CHECKING:
     from millpond.analysis.witness.source import WitnessSource
+    from millpond.analysis.witness.templates import Template
     from millpond.plan.needs import TimedPlan
+    from millpond.plan.over import OverPlan
     from millpond.plan.synopses import ExactPlan
 
 BOUNDED = "bounded"
@@ -64,7 +66,8 @@ class Verdict:
     """The outcome and what supports it.
 
     A bounded query has a plan of what is kept: ``plan``, for the exact engine, or ``timed``, for the timed
-    engine, if timestamps matter.  An unbounded query has a ``witness_source``.  ``published`` says where the
+    engine, if timestamps matter, or ``over``, for window functions.  An unbounded query has a
+    ``witness_source`` or, if it has blocks, a ``template`` of witnesses.  ``published`` says where the
     theorem of paper 2, as published, differs.  ``assumptions`` are what an unbounded verdict takes for
     granted of the expressions of the query.  ``blocks`` are the verdicts on its subqueries that are tables of
     their own, by name, and ``block`` is the one that the first reason is about, if it is about one.
@@ -76,7 +79,9 @@ class Verdict:
     query: Query = field(repr=False)
     plan: ExactPlan | None = field(default=None, repr=False)
     timed: TimedPlan | None = field(default=None, repr=False)
+    over: OverPlan | None = field(default=None, repr=False)
     witness_source: WitnessSource | None = field(default=None, repr=False)
+    template: Template | None = field(default=None, repr=False)
     published: str | None = None
     assumptions: tuple[str, ...] = ()
     blocks: Mapping[str, Verdict] = field(default_factory=dict, repr=False)
@@ -100,6 +105,10 @@ class Verdict:
         """
         from millpond.analysis.witness.search import build_witness
 
+        if self.template is not None:
+            from millpond.analysis.witness.templates import build_from_template
+
+            return build_from_template(self.query, self.template, n).to_json()
         if self.witness_source is None:
             raise NotUnboundedError(
                 f"the query is {self.outcome}: there is no witness that its memory must grow"

@@ -26,7 +26,7 @@ from millpond.frontend.select import (
     DistributeError,
     TypedSelect,
     build_query,
-    is_grouped,
+    has_groups,
     read_plain,
     read_terms,
 )
@@ -159,7 +159,7 @@ def _rename_branch(statement: Statement, node: exp.Expr, source: Source, names: 
 
 def _is_plain(node: exp.Expr, around: Surroundings) -> bool:
     """Whether a block has joins, filters and expressions only, so that it can be merged."""
-    if not isinstance(node, exp.Select) or is_grouped(node):
+    if not isinstance(node, exp.Select) or has_groups(node):
         return False
     return not node.args.get("distinct") or around.ignores_duplicates
 

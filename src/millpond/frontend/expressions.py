@@ -278,7 +278,7 @@ def _bind_aggregate(reader: Reader, node: exp.Expr) -> Bound:
         _check_argument(statement, call, each, written)
     others = (*(each.expression for each in bound[1:]), *call.constants)
     aggregate = Aggregate(call.function, bound[0].expression, call.distinct, text, others)
-    return Bound(aggregate, _aggregate_type(call.function, bound[0].type), name)
+    return Bound(aggregate, find_aggregate_type(call.function, bound[0].type), name)
 
 
 def _is_value(bound: Bound) -> bool:
@@ -313,7 +313,8 @@ def _derive_constant(reader: Reader, node: exp.Expr, constant: Bound) -> Bound:
     return replace(constant, expression=scope.derive(alias, column))
 
 
-def _aggregate_type(function: str, argument: SqlType | None) -> SqlType | None:
+def find_aggregate_type(function: str, argument: SqlType | None) -> SqlType | None:
+    """The type of an aggregate of a column."""
     if function in ("COUNT", "APPROX_COUNT_DISTINCT"):
         return BIGINT
     if function in ("MIN", "MAX", "MIN_BY", "MAX_BY", "PERCENTILE_APPROX") or argument is None:

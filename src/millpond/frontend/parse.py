@@ -211,12 +211,12 @@ def _merge_tokens(text: str, tokens: list[Token]) -> list[Token]:
     """The tokens, merged where Spark sees one token and sqlglot several.
 
     ``USING org.example.Source`` names one format, and ``'it''s'`` is one string with a quote in it.
-    ``window`` is a name: there is no WINDOW clause.
+    ``window`` is a name unless it starts a WINDOW clause: ``WINDOW w AS (…)``.
     """
     mended: list[Token] = []
     in_format = False
-    for token in tokens:
-        if token.token_type is TokenType.WINDOW:
+    for index, token in enumerate(tokens):
+        if token.token_type is TokenType.WINDOW and not _starts_window_clause(tokens, index):
             token = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)
         last = mended[-1] if mended else token
         is_touching = token.start == last.end + 1 and token is not last
@@ -230,6 +230,13 @@ def _merge_tokens(text: str, tokens: list[Token]) -> list[Token]:
         else:
             mended.append(token)
     return mended
+
+
+def _starts_window_clause(tokens: list[Token], index: int) -> bool:
+    """Whether the word WINDOW is followed by ``name AS (``."""
+    after = [token.token_type for token in tokens[index + 1 : index + 4]]
+    is_name = bool(after) and after[0] in (TokenType.VAR, TokenType.IDENTIFIER)
+    return is_name and after[1:] == [TokenType.ALIAS, TokenType.L_PAREN]
 
 
 def _merge_two(first: Token, second: Token, kind: TokenType, between: str) -> Token:

@@ -93,7 +93,7 @@ def _read_computed(reader: Reader, node: exp.Expr) -> Computed | None:
         if written.parent is not None and id(written.parent) in done and written is not node:
             done.add(id(written))
             continue
-        bound = _bind_part(reader, written)
+        bound = bind_part(reader, written)
         if bound is not None:
             if bound.type is WINDOW or bound.type is None:
                 return None
@@ -115,7 +115,7 @@ def _read_computed(reader: Reader, node: exp.Expr) -> Computed | None:
     return computed if computed.parts else None
 
 
-def _bind_part(reader: Reader, node: exp.Expr) -> Bound | None:
+def bind_part(reader: Reader, node: exp.Expr) -> Bound | None:
     """A column of the result that an item is computed from: an aggregate, a group or another column."""
     if isinstance(node, (*AGGREGATES, exp.Column, exp.Filter)):
         return bind(reader, node)

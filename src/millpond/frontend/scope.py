@@ -195,6 +195,10 @@ class Scope:
         node.parent = at
         return node
 
+    def refer(self, node: exp.Column, ref: Ref) -> None:
+        """Let a node name a column, whatever its text."""
+        node.meta[_REF] = ref
+
     def _find_edge(self, node: exp.Column) -> tuple[Source, SourceColumn] | None:
         """``w.start`` or ``x.w.start``, where ``w`` is a window that a block has as a column."""
         name, window, alias = node.name.lower(), node.args.get("table"), node.args.get("db")

@@ -16,6 +16,15 @@ from millpond.frontend.expressions import Reader, has_aggregate, strip_parenthes
 from millpond.frontend.joins import FromClause, MergedBlock, Surroundings, read_from
 from millpond.frontend.limits import is_hidden
 from millpond.frontend.named_queries import strip_subquery
+from millpond.frontend.over import (
+    build_block_below,
+    copy_select,
+    cut_columns,
+    has_group_aggregate,
+    list_window_functions,
+    read_window_functions,
+    replace_aliases,
+)
 from millpond.frontend.projections import Computed, bind_item, bind_star_item
 from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
 from millpond.frontend.row_expressions import derive_constant, find_obstacle, read_row_expression
@@ -28,6 +37,7 @@ from millpond.query.merge_blocks import merge_blocks
 from millpond.query.model import (
     TRUE,
     Condition,
+    Exists,
     Item,
     Literal,
     OutputColumn,
@@ -141,10 +151,14 @@ def _read_branches(statement: Statement, node: exp.Select, around: Surroundings)
 
 def is_grouped(node: exp.Select) -> bool:
     """Whether a select makes its rows from several rows, so that it is more than joins and a filter."""
-    clauses = ("group", "having", "limit", "offset", "qualify", "windows")
-    if any(node.args.get(key) for key in clauses):
+    return has_groups(node) or bool(list_window_functions(node))
+
+
+def has_groups(node: exp.Select) -> bool:
+    """Whether a select has groups, aggregates over all rows, an order or a limit."""
+    if any(node.args.get(key) for key in ("group", "having", "limit", "offset")):
         return True
-    return any(has_aggregate(each) or each.find(exp.Window) is not None for each in node.expressions)
+    return any(has_group_aggregate(each) for each in node.expressions)
 
 
 def _check_union_columns(reads: Sequence[TypedSelect]) -> None:
@@ -166,10 +180,10 @@ def _check_union_columns(reads: Sequence[TypedSelect]) -> None:
 
 def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -> TypedSelect:
     clauses = ("distinct", "expressions", "from_", "joins", "where", "group", "having", "with_", "order")
-    accept_only(statement, node, *clauses)
+    accept_only(statement, node, *clauses, "windows", "qualify")
     if node.args.get("distinct"):
         accept_only(statement, node.args["distinct"])
-    clause = read_from(statement, node, around)
+    node, clause = _read_over(statement, node, read_from(statement, node, around), around)
     scope = clause.scope
     items = _read_items(statement, node, clause)
     group_by = _read_group_by(scope, node.args.get("group"), items)
@@ -204,10 +218,80 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
     return TypedSelect(select, tuple(each.type for each in bound), packed, projection)
 
 
+def _read_over(
+    statement: Statement, node: exp.Select, clause: FromClause, around: Surroundings
+) -> tuple[exp.Select, FromClause]:
+    """The select and its FROM, with window functions as columns of a table; as they are without any."""
+    if not list_window_functions(node):
+        if node.args.get("qualify") or node.args.get("windows"):
+            place = statement.keyword_at(node, "QUALIFY", "WINDOW")
+            message = "QUALIFY and WINDOW need a function with OVER"
+            raise SqlError(message, place, "put the condition in WHERE")
+        return node, clause
+    copied = copy_select(statement, node)
+    replace_aliases(clause.scope, copied)
+    where, exists = read_where(clause.scope, node.args.get("where"), around)
+    where = conjunction(each for each in (clause.condition, where) if each != TRUE)
+    is_single = len(clause.occurrences) == 1 and not clause.joins and not clause.exists and not exists
+    if not is_single or has_groups(copied):
+        clause = _read_block_below(copied, replace(clause, condition=where), around, exists)
+        where = TRUE
+    return copied, read_window_functions(copied, clause, where)
+
+
+def _read_block_below(
+    node: exp.Select, clause: FromClause, around: Surroundings, exists: tuple[Exists, ...]
+) -> FromClause:
+    """FROM with the joins and groups below the window functions of a select as one block.
+
+    What the select computes from the block are columns of it.  In the tree they are replaced, and the
+    clauses that belong to the block are removed.
+    """
+    scope, statement = clause.scope, clause.scope.statement
+    items = _read_items(statement, node, clause)
+    group_by = _read_group_by(scope, node.args.get("group"), items)
+    is_in_groups = group_by is not None or has_groups(node)
+    session, group_by = split_session(scope, group_by, node.args.get("group"))
+    grouped = {*(group_by or ()), *((session.start, session.end) if session else ())}
+    known = frozenset(grouped) if is_in_groups else None
+    reader = Reader(statement, scope, known, windows=_find_windows(node, items))
+    having = _read_having(reader, node.args.get("having"), items)
+    columns = cut_columns(reader, node, [(item.node, item.column) for item in items])
+    filters = () if clause.joins else list_window_filters(scope)
+    add_bucket_ends(scope, [*(group_by or ())])
+    select = Select(
+        clause.occurrences,
+        tuple(Item(column.bound.expression, column.name, column.name) for column in columns),
+        conjunction(each for each in (clause.condition, *filters) if each != TRUE),
+        group_by,
+        having,
+        statement.slice(node),
+        statement.at(node),
+        session,
+        joins=clause.joins,
+        exists=(*clause.exists, *exists),
+    )
+    select = map_occurrences(select, lambda o: with_derived(o, list(scope.derived.get(o.alias, {}).values())))
+    typed = TypedSelect(select, tuple(column.bound.type for column in columns), ())
+    query = build_query([typed], (Term((select,), False),), select.text, select.position)
+    for key in ("group", "having", "where"):
+        node.set(key, None)
+    return build_block_below(clause, around, query, columns)
+
+
 def read_plain(statement: Statement, node: exp.Select, around: Surroundings) -> MergedBlock:
-    """A select of joins, filters and expressions, to be merged into the select around it."""
-    accept_only(statement, node, "distinct", "expressions", "from_", "joins", "where", "with_", "order")
-    clause = read_from(statement, node, around)
+    """A select of joins, filters and expressions, or with window functions, to be merged into its user."""
+    clauses = ("distinct", "expressions", "from_", "joins", "where", "with_", "windows", "qualify", "order")
+    accept_only(statement, node, *clauses)
+    if list_window_functions(node):
+        around = replace(around, ignores_duplicates=False)
+    try:
+        clause = read_from(statement, node, around)
+    except DistributeError as union:
+        if list_window_functions(node):
+            raise KeepBlockError(union.path) from None
+        raise
+    node, clause = _read_over(statement, node, clause, around)
     where, exists = read_where(clause.scope, node.args.get("where"), around)
     items = _read_items(statement, node, clause)
     reader = Reader(statement, clause.scope, windows=_find_windows(node, items))

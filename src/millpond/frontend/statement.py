@@ -64,6 +64,7 @@ class Statement:
     leaves: set[int] = field(default_factory=set)  # tokens that are names, constants or aggregates
     time_zone: str = "UTC"  # of the session in which the statement runs
     _spans: dict[int, Span] = field(default_factory=dict)
+    _made: list[exp.Expr] = field(default_factory=list)  # nodes with a place, kept so that their IDs stay
 
     def __post_init__(self) -> None:
         nodes = list(self.tree.walk(bfs=False))
@@ -131,6 +132,35 @@ class Statement:
                 return self._spans[id(here)]
             here = here.parent
         return 0, len(self.tokens) - 1
+
+    def place(self, made: exp.Expr, written: exp.Expr) -> None:
+        """Give a node that takes the place of another one the position of that."""
+        self._spans[id(made)] = self.span(written)
+        self._made.append(made)
+
+    def find_group_after(self, index: int) -> int:
+        """The last token of what follows a token: a group in parentheses, or one word."""
+        return self._closing.get(index + 1, min(index + 1, len(self.tokens) - 1))
+
+    def find_call_before(self, index: int) -> int:
+        """The first token of the call that ends before a token, with FILTER (…) or IGNORE NULLS after it."""
+        opening = {last: first for first, last in self._closing.items()}
+        last = index - 1
+        while self.word(last) in ("NULLS", "IGNORE", "RESPECT"):
+            last -= 1
+        first = opening.get(last, last) - 1
+        return self.find_call_before(first) if self.word(first) == "FILTER" else max(first, 0)
+
+    def slice_over(self, node: exp.Expr) -> str:
+        """The user's own spelling of a window function, from its name to the end of OVER."""
+        at, _ = self.span(node)
+        found = []
+        for index in range(len(self.tokens)):
+            if self.word(index) == "OVER":
+                first, last = self.find_call_before(index), self.find_group_after(index)
+                found += [(last - first, first, last)] if first <= at <= last else []
+        _, first, last = min(found, default=(0, at, at))
+        return self.text[self.tokens[first].start : self.tokens[last].end + 1]
 
     def pluses(self, node: exp.Expr) -> int:
         """The number of + signs in front of a value; sqlglot leaves them out of the tree."""

@@ -375,7 +375,8 @@ class WindowFunction:
     """``function(arguments) OVER (PARTITION BY … ORDER BY … frame)``, computed as the column ``name``.
 
     Arguments are columns of the table or constants; what is computed from columns is a derived column first.
-    Ranks and offsets (ROW_NUMBER, LAG …) have no frame.
+    LAG and LEAD have a column and an offset, and a default if one is written.  Ranks and offsets
+    (ROW_NUMBER, LAG …) have no frame.  ``text`` is the user's own spelling, for messages.
     """
 
     name: str
@@ -385,14 +386,20 @@ class WindowFunction:
     partition_by: tuple[str, ...] = ()
     order_by: tuple[SortKey, ...] = ()
     frame: Frame | None = None
+    ignore_nulls: bool = False
+    text: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
 class Windowed:
-    """The rows of ``base``, each with the values of window functions over the rows around it."""
+    """The rows of ``base``, each with the values of window functions over the rows around it.
+
+    Only rows that fulfil ``where`` take part; its ``Ref.occurrence`` is the name of ``base``.
+    """
 
     base: Table
     functions: tuple[WindowFunction, ...]
+    where: Condition = TRUE
 
 
 # How a table is computed from declared ones.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from millpond import Verdict, check
 from millpond.analysis.verdict import UNBOUNDED
+from millpond.runtime.query_sql import list_declared_tables
 from tests.support.time_fooling import confirm_time_witness
 from tests.support.verdict_fixtures import VerdictExample, read_examples
 
@@ -16,9 +19,10 @@ SLOW = [pytest.param(e, marks=pytest.mark.campaign) for e in EVERY if e.file == 
 IN_TIME = [e for e in UNBOUNDED_EXAMPLES if e.file.startswith("time_")]
 # DuckDB has no session windows.
 CONFIRMED = [example for example in IN_TIME if "session_window" not in example.query]
-WITHOUT_TIME = [e for e in UNBOUNDED_EXAMPLES if not e.file.startswith("time_")]
+WITHOUT_TIME = [e for e in UNBOUNDED_EXAMPLES if not e.file.startswith(("time_", "over"))]
 
 
+@cache
 def verdict_of(example: VerdictExample) -> Verdict:
     verdict = check(example.sql)
     assert isinstance(verdict, Verdict)
@@ -35,8 +39,8 @@ def test_verdict(example: VerdictExample) -> None:
         assert {reason.code for reason in verdict.reasons} == example.codes
         assert verdict.state.entries is None and verdict.plan is None and verdict.timed is None
     if example.outcomes == ("bounded",):
-        assert not verdict.reasons
-        assert verdict.blocks or (verdict.plan is None) != (verdict.timed is None)
+        plans = [plan for plan in (verdict.plan, verdict.timed, verdict.over) if plan is not None]
+        assert not verdict.reasons and (verdict.blocks or len(plans) == 1)
     if example.published:
         assert verdict.published is not None and example.published in verdict.published
     else:
@@ -62,6 +66,15 @@ def test_witness_in_time_is_confirmed_by_duckdb(example: VerdictExample) -> None
         if used <= {"S", "T", "U", "V"} or n <= 3:
             refusal = confirm_time_witness(example.sql, catalog, witness)
             assert refusal is None, f"{n}: {refusal}"
+
+
+@pytest.mark.parametrize("example", [e for e in UNBOUNDED_EXAMPLES if e.file == "over"], ids=str)
+def test_witness_of_window_functions_is_confirmed_on_the_text(example: VerdictExample) -> None:
+    verdict = verdict_of(example)
+    tables = list_declared_tables(verdict.query)
+    catalog = {name: [(c.name, c.type.name) for c in table.columns] for name, table in tables.items()}
+    refusal = confirm_time_witness(example.sql, catalog, verdict.witness(3))
+    assert refusal is None, refusal
 
 
 def test_every_file_has_titled_examples() -> None:

@@ -1,0 +1,187 @@
+"""The verdict on a query with window functions.
+
+Bounded if every function is, and the consumer is: one that answers each row by itself, one over finitely
+many rows (a limited rank with bounded partitions), or one that is bounded over a stream of final rows.
+Unbounded if a witness of the whole query is confirmed.  Undetermined otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from millpond.analysis.blocks import add_states, has_finite_answer, list_facts
+from millpond.analysis.over import (
+    OverCode,
+    OverFailure,
+    WindowedSource,
+    count_partitions,
+    find_needs,
+    list_windowed,
+)
+from millpond.analysis.reasons import describe_undetermined, join_words
+from millpond.analysis.verdict import (
+    BOUNDED,
+    UNBOUNDED,
+    UNDETERMINED,
+    Reason,
+    UndeterminedCode,
+    Verdict,
+)
+from millpond.plan.over import FunctionNeed, OverPlan, compute_over_state
+from millpond.plan.state import State
+from millpond.query.model import Item, Occurrence, Query, Ref, Select, Subquery, Term
+from millpond.query.normalize import TooManyParts
+from millpond.query.result_times import is_revised
+from millpond.query.trees import is_aggregate, map_occurrences
+
+_MESSAGES = {
+    OverCode.UNBOUNDED_PARTITION: (
+        "each partition needs a state of its own, and {columns} can take infinitely many values"
+    ),
+    OverCode.REVISED_ROWS: "a later row can change the results of any number of earlier rows",
+    OverCode.UNBOUNDED_TIES: "any number of rows can have the same rank, and they differ in {columns}",
+    OverCode.HOLISTIC_FRAME: "{columns} can take infinitely many values, and all of them matter",
+}
+
+
+def has_window_functions(query: Query) -> bool:
+    """Whether a table of the query, outside of subqueries, has window functions."""
+    return any(True for select in query.selects for _ in list_windowed(select))
+
+
+def decide_over(query: Query, decide: Callable[[Query], Verdict]) -> Verdict:
+    """The verdict on a query with window functions; ``decide`` is that on one without."""
+    try:
+        plan, failures, gap = _find_plan(query, decide)
+    except TooManyParts:
+        return _build_undetermined(query, [describe_undetermined(UndeterminedCode.TOO_MANY_ALTERNATIVES)])
+    if plan is not None:
+        own = Verdict(BOUNDED, (), compute_over_state(plan), query, over=plan)
+        if plan.below is None:
+            return own
+        blocks = plan.below.blocks or {"rows": plan.below}
+        return replace(own, state=add_states([*blocks.values(), own]), blocks=blocks)
+    from millpond.analysis.witness.templates import find_template  # here, as it imports DuckDB
+
+    template = find_template(query)
+    reasons = [describe_failure(each) for each in failures]
+    if template is not None:
+        found = tuple(reasons) or (Reason(OverCode.REVISED_ROWS, (), None, gap),)
+        return Verdict(UNBOUNDED, found, State(None, None), query, template=template)
+    if not reasons:
+        return _build_undetermined(query, [describe_undetermined(UndeterminedCode.NO_SYNOPSIS, gap)])
+    code = UndeterminedCode.UNCONFIRMED
+    return _build_undetermined(query, [describe_undetermined(code, cause=each) for each in reasons])
+
+
+def describe_failure(failure: OverFailure) -> Reason:
+    """The reason of a rule that fails."""
+    columns = join_words(list(failure.columns)) if failure.columns else "its columns"
+    message = _MESSAGES[failure.code].format(columns=columns)
+    return Reason(
+        failure.code.value, failure.columns, failure.function.text or failure.function.name, message
+    )
+
+
+def _build_undetermined(query: Query, reasons: Sequence[Reason]) -> Verdict:
+    return Verdict(UNDETERMINED, tuple(dict.fromkeys(reasons)), State(None, None), query)
+
+
+def _find_plan(
+    query: Query, decide: Callable[[Query], Verdict]
+) -> tuple[OverPlan | None, list[OverFailure], str]:
+    """The plan of a bounded query; otherwise the rules that fail, and what is not known."""
+    if len(query.selects) != 1:
+        return None, [], "a UNION with window functions"
+    (select,) = query.selects
+    source, *others = list_windowed(select)
+    if others:
+        return None, [], "a join of tables with window functions"
+    streams = [o for o in select.every_occurrence if o.table.streaming and o.alias != source.alias]
+    if streams or select.exists:
+        return None, [], "a join with window functions"
+    opened, below = source, None
+    if source.base.block is not None:
+        below = decide(query_below(source))
+        if below.outcome != BOUNDED:
+            return None, [], "window functions over rows that are not bounded"
+        if _is_finite(below):
+            return OverPlan(query, select, source.alias, (), (), below), [], ""
+        if not _is_final(below):
+            return None, [], "window functions over rows that are revised"
+        opened = _open_base(source)
+    needs, failures = find_needs(opened)
+    if failures:
+        return None, failures, ""
+    gap = _find_consumer_gap(query, opened, needs, decide)
+    if gap is not None:
+        return None, [], gap
+    partitions = tuple(count_partitions(opened, need.function) for need in needs)
+    return OverPlan(query, select, source.alias, tuple(needs), partitions, below), [], ""
+
+
+def query_below(source: WindowedSource) -> Query:
+    """The query of the rows below window functions, with the columns that they and their consumer use."""
+    base, functions = source.base, [f for f in source.block.functions if f.name in source.used]
+    used = set(source.used) & {column.name for column in base.all_columns}
+    for f in functions:
+        used |= {*f.partition_by, *(key.column for key in f.order_by)}
+        used |= {each for each in f.arguments if isinstance(each, str)}
+    names = tuple(column.name for column in base.all_columns if column.name in used) or (
+        base.columns[0].name,
+    )
+    items = tuple(Item(Ref(base.name, name), name) for name in names)
+    select = Select((Occurrence(base.name, base),), items, source.block.where, text=source.select.text)
+    return Query((Term((select,), False),), names, source.select.text, source.select.position)
+
+
+def _is_finite(below: Verdict) -> bool:
+    """Whether the rows of a bounded query below window functions are finitely many groups."""
+    (select,) = below.query.selects
+    block = select.occurrences[0].table.block
+    return isinstance(block, Subquery) and has_finite_answer(block.query)
+
+
+def _is_final(below: Verdict) -> bool:
+    """Whether the rows of a bounded query below window functions come once and for all, in time."""
+    (select,) = below.query.selects
+    table = select.occurrences[0].table
+    if isinstance(table.block, Subquery):
+        return table.time is not None and not is_revised(table.block.query)
+    plan = below.over
+    return plan is None or not any(need.revised or need.later_rows for need in plan.needs)
+
+
+def _open_base(source: WindowedSource) -> WindowedSource:
+    """The source with the rows below its functions as those of a declared stream."""
+    base = source.base
+    checks = tuple(list_facts(base)) if isinstance(base.block, Subquery) else base.checks
+    block = replace(source.block, base=replace(base, block=None, checks=checks))
+    table = replace(source.table, block=block)
+    alias = source.alias
+    select = map_occurrences(source.select, lambda o: replace(o, table=table) if o.alias == alias else o)
+    return WindowedSource(select, alias)
+
+
+def _find_consumer_gap(
+    query: Query, source: WindowedSource, needs: Sequence[FunctionNeed], decide: Callable[[Query], Verdict]
+) -> str | None:
+    """Why the select over the results is not known to be bounded; None if it is."""
+    select = source.select
+    if not query.terms[0].distinct and not is_aggregate(select):
+        return None
+    if any(need.limit is not None and need.is_per_partition for need in needs):
+        return None  # finitely many rows pass
+    if any(need.revised or need.later_rows for need in needs):
+        return "groups or a set of rows that are revised"
+    rows = _take_as_stream(select, source.alias)
+    verdict = decide(replace(query, terms=(replace(query.terms[0], selects=(rows,)),)))
+    return None if verdict.outcome == BOUNDED else "groups or a set of the results"
+
+
+def _take_as_stream(select: Select, alias: str) -> Select:
+    """The select over a stream that has the results of window functions as ordinary columns."""
+    return map_occurrences(
+        select, lambda o: replace(o, table=replace(o.table, block=None)) if o.alias == alias else o
+    )

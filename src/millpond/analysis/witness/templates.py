@@ -1,0 +1,524 @@
+"""Witnesses of whole queries, blocks included, from templates that DuckDB confirms end to end.
+
+A template says how the optional rows differ (each has its own value of a key, or they share a partition),
+what the rows of a probe look like (the key of an optional row, with a lower, equal or higher value), and how
+many rows come before.  Templates are tried in batches, in small; the first that is confirmed is the source of
+witnesses of any size.  Rows are so far apart in time that no window of the query holds two of them.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import combinations, islice, product
+from typing import Any
+
+from millpond.analysis.rank_filters import find_rank_limit
+from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness
+from millpond.errors import WitnessSizeError
+from millpond.query.evaluate import Row, compile_condition
+from millpond.query.model import Column, Literal, Query, Ref, Table, WindowFunction
+from millpond.query.trace import (
+    Source,
+    find_equal_columns,
+    list_blocks,
+    list_conditions,
+    list_derivations,
+    list_selects,
+    trace_column,
+    trace_ref,
+)
+from millpond.query.trees import is_aggregate, refs, walk
+from millpond.query.types import Domain, Family
+from millpond.query.window_functions import FunctionKind, find_kind, find_offset
+from millpond.runtime.derive import UncomputableError
+from millpond.runtime.query_sql import World, evaluate_worlds, list_declared_tables
+
+_MOST_CANDIDATES = 60
+_FIRST = datetime(2000, 1, 1)
+_FAR = datetime(9000, 1, 1)
+_SMALL = 3  # optional rows of the witnesses that are tried first
+_CONFIRMED = (6, 40)
+_BATCH = 150
+_FEW = 8
+_MOST_BASES = 4
+_MOST_RETRACTING = 40
+_MOST_TEMPLATES = 600
+_MOST_ROWS = 1_000
+_FLIPS = 30
+_SUBSETS = 6
+# The time between two rows: longer than a calendar year, unless the witness is very large.
+_STEP = timedelta(days=400)
+_SPAN = timedelta(days=6_000 * 365)
+
+Answer = Counter[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Template:
+    """A scheme for witnesses of any size.
+
+    ``base`` is a row of each table for which the query has an answer.  Optional rows are rows of ``stream``.
+    Each has its own value of the ``keys``, which equates columns of several tables; without keys they share
+    all partitions.  ``unique`` columns have another value in every row, ``levels`` are columns that rise by
+    ``slope`` from one optional row to the next, or NULL in optional rows (``nulls``).  A probe has ``count``
+    rows with the key of its optional row, or a ``fresh`` one, whose level is by ``rise`` higher; it has that
+    many for each optional row if it is ``long``.  The setup has ``before`` rows for each key.
+    """
+
+    base: Mapping[str, Row]
+    tables: Mapping[str, Table]
+    stream: str
+    keys: frozenset[Source]
+    unique: frozenset[str]
+    levels: frozenset[str]
+    slope: int
+    rise: int
+    count: int
+    before: int = 0
+    fresh: bool = False
+    long: bool = False
+    nulls: bool = False
+    compare: str = "emitted"
+
+    def build(self, n: int) -> Witness:
+        """The witness with ``n`` optional rows."""
+        clock, step = _FIRST, self._find_step(n)
+        setup = []
+        for name, table in self.tables.items():
+            is_keyed = any(owner == name for owner, _ in self.keys)
+            for key in range(n + 2) if is_keyed else range(1):
+                if name != self.stream:
+                    clock += step
+                    setup.append(StreamRow(name, self._make(table, key, 0, 0, clock)))
+        for number, key in product(range(self.before), range(1, n + 1)):
+            clock += step
+            setup.append(self._row(key, -number, 500 + n * number + key, clock))
+        universe = []
+        for i in range(1, n + 1):
+            clock += step
+            level = None if self.nulls else self.slope * i
+            universe.append(self._row(i, level, 100 + i, clock))
+        probes = [tuple(self._make_probe(k, n, clock, step)) for k in range(1, n + 1)]
+        return Witness(tuple(setup), tuple(universe), tuple(probes), self.compare)
+
+    def _make_probe(self, k: int, n: int, clock: datetime, step: timedelta) -> Iterator[StreamRow]:
+        key = n + 1 if self.fresh else k
+        level = self.slope * k + self.rise * (n + 2)
+        for number in range(self._count_probe(n)):
+            clock += step
+            yield self._row(key, level + number * self.rise, 10_000 + number, clock)
+
+    def _find_step(self, n: int) -> timedelta:
+        """The time between two rows; shorter in a witness that would otherwise not fit into the calendar."""
+        rows = (n + 2) * (len(self.tables) + self.before) + self._count_probe(n)
+        return min(_STEP, _SPAN / rows)
+
+    def _count_probe(self, n: int) -> int:
+        return self.count * (n if self.long else 1)
+
+    def _row(self, key: int, level: int | None, number: int, clock: datetime) -> StreamRow:
+        return StreamRow(self.stream, self._make(self.tables[self.stream], key, level, number, clock))
+
+    def _make(self, table: Table, key: int, level: int | None, number: int, clock: datetime) -> Row:
+        row = dict(self.base[table.name])
+        for column in table.columns:
+            name = column.name
+            if name == table.time:
+                row[name] = clock
+            elif (table.name, name) in self.keys:
+                row[name] = _shift(column, row[name], key)
+            elif table.name == self.stream and name in self.levels:
+                row[name] = None if level is None else _shift(column, row[name], level)
+            elif table.name == self.stream and name in self.unique:
+                row[name] = _shift(column, row[name], number)
+        return row
+
+
+def find_template(query: Query) -> Template | None:
+    """A template whose witnesses are confirmed on the whole query; None if none is found."""
+    try:
+        return _Search(query).find()
+    except UncomputableError:
+        return None
+
+
+def build_from_template(query: Query, template: Template, n: int) -> Witness:
+    """The witness with ``n`` optional rows; raises WitnessSizeError if it is not confirmed."""
+    if n < 1:
+        raise WitnessSizeError("a witness needs at least one row", remedy="ask for n = 1 or more")
+    witness = template.build(n)
+    if not _respects_checks(template.tables, witness) or not is_confirmed_whole(query, witness):
+        raise WitnessSizeError(f"no witness of {n} rows was found", remedy="ask for another number of rows")
+    return witness
+
+
+# --- confirming ----------------------------------------------------------------------------------------
+
+
+def is_confirmed_whole(query: Query, witness: Witness, seed: int = 0) -> bool:
+    """Confirmed by evaluating the whole query in DuckDB: each probe shows whether its row was there.
+
+    Up to EXHAUSTIVE rows on all subsets, above on a sample.
+    """
+    n = len(witness.universe)
+    if n <= EXHAUSTIVE:
+        trial = _Trial(witness, [(s, k) for s in range(1 << n) for k in range(n)])
+    else:
+        rng = random.Random(seed)
+        flips = [(rng.getrandbits(n) | 1 << k, k) for k in (rng.randrange(n) for _ in range(_FLIPS))]
+        subsets = sorted({rng.getrandbits(n) for _ in range(_SUBSETS)})
+        pairs = [(a, b, (a ^ b).bit_length() - 1) for a, b in combinations(subsets, 2)]
+        wanted = [*flips, *((s & ~(1 << k), k) for s, k in flips)]
+        trial = _Trial(witness, [*wanted, *((s, k) for a, b, k in pairs for s in (a, b))])
+    return trial.is_confirmed(evaluate_worlds(query, trial.worlds))
+
+
+class _Trial:
+    """The worlds in which a witness is evaluated: subsets before and after a probe."""
+
+    def __init__(self, witness: Witness, pairs: Iterable[tuple[int, int]]) -> None:
+        self.witness = witness
+        self.worlds: list[World] = []
+        self._before: dict[int, int] = {}
+        self._after: dict[tuple[int, int], int] = {}
+        for subset, k in dict.fromkeys(pairs):
+            rows = [*witness.setup, *(r for i, r in enumerate(witness.universe) if subset >> i & 1)]
+            if subset not in self._before:
+                self._before[subset] = self._add(rows)
+            self._after[subset, k] = self._add([*rows, *witness.probes[k]])
+
+    def _add(self, rows: Iterable[StreamRow]) -> int:
+        world: dict[str, list[Row]] = {}
+        for each in rows:
+            world.setdefault(each.stream, []).append(each.row)
+        self.worlds.append(world)
+        return len(self.worlds) - 1
+
+    def is_confirmed(self, answers: Sequence[Answer]) -> bool:
+        """Whether each probe tells its row's presence, and all probes together tell any two subsets apart."""
+        emitted = self.witness.compare == "emitted"
+        responses = {}
+        for subset, k in self._after:
+            after = answers[self._after[subset, k]]
+            shown = after - answers[self._before[subset]] if emitted else after
+            responses[subset, k] = frozenset(shown.items())
+        return _tells_each(responses) and _tells_all(responses)
+
+    def is_retracting(self, answers: Sequence[Answer]) -> bool:
+        """Whether the rows that each probe removes from the answer tell its row's presence."""
+        gone = {}
+        for subset, k in self._after:
+            before, after = answers[self._before[subset]], answers[self._after[subset, k]]
+            gone[subset, k] = frozenset((before - after).items())
+        return _tells_each(gone)
+
+
+Responses = Mapping[tuple[int, int], frozenset[Any]]
+
+
+def _tells_each(responses: Responses) -> bool:
+    """Whether the response to each probe depends on the presence of its row."""
+    pairs = ((responses[s, k], responses.get((s & ~(1 << k), k))) for s, k in responses if s >> k & 1)
+    return all(there != gone for there, gone in pairs)
+
+
+def _tells_all(responses: Responses) -> bool:
+    """Whether any two subsets differ in the response to a probe that was tried after both."""
+    probes: dict[int, set[int]] = {}
+    for subset, k in responses:
+        probes.setdefault(subset, set()).add(k)
+    for one, other in combinations(probes, 2):
+        common = probes[one] & probes[other]
+        is_tried = any((one ^ other) >> k & 1 for k in common)
+        if is_tried and all(responses[one, k] == responses[other, k] for k in common):
+            return False
+    return True
+
+
+def _respects_checks(tables: Mapping[str, Table], witness: Witness) -> bool:
+    """Whether no row breaks a CHECK or the limits of its type."""
+    every = [*witness.setup, *witness.universe, *(r for probe in witness.probes for r in probe)]
+    for name, table in tables.items():
+        rows = [each.row for each in every if each.stream == name]
+        for check in table.checks:
+            passes = compile_condition(check, {name: 0})
+            if any(passes([row]) is False for row in rows):
+                return False
+        for column in table.columns:
+            low, high = column.type.low, column.type.high
+            if column.type.family is not Family.NUMBER or low is None or high is None:
+                continue
+            if any(row[column.name] is not None and not low <= row[column.name] <= high for row in rows):
+                return False
+    return True
+
+
+# --- searching -----------------------------------------------------------------------------------------
+
+
+class _Search:
+    """Proposes templates for a query and tries them in batches."""
+
+    def __init__(self, query: Query) -> None:
+        self.query = query
+        self.tables = list_declared_tables(query)
+        self.equal = find_equal_columns(query)
+        self.functions = [f for block in list_blocks(query) for f in block.functions]
+
+    def find(self) -> Template | None:
+        for base in _find_base_rows(self.query, self.tables, self.equal):
+            retracting: list[Template] = []
+            proposed = islice(self._propose(base), _MOST_TEMPLATES)
+            while batch := list(islice(proposed, _BATCH)):
+                tried = self._try(batch, 1)
+                found = self._confirm([template for template, is_confirmed in tried if is_confirmed])
+                if found is not None:
+                    return found
+                retracting += [template for template, is_confirmed in tried if not is_confirmed]
+            found = self._confirm(self._vary_retracting(retracting))
+            if found is not None:
+                return found
+        return None
+
+    def _confirm(self, promising: Sequence[Template]) -> Template | None:
+        """The first of some templates that is confirmed, in small and then in large."""
+        for first in range(0, len(promising), _FEW):
+            for template, is_confirmed in self._try(promising[first : first + _FEW], _SMALL):
+                if is_confirmed and self._is_confirmed_in_large(template):
+                    return template
+        return None
+
+    def _vary_retracting(self, retracting: Sequence[Template]) -> list[Template]:
+        """Variants of templates whose probes take back the row that they are about.
+
+        The answer is then a table to be maintained, which any probe shows that leaves that row in it.
+        """
+        taken_back = [template for template, _ in self._try(retracting[:_MOST_RETRACTING], _SMALL)]
+        shown = [replace(template, fresh=True, compare="answer") for template in taken_back]
+        return [replace(template, rise=rise) for template in shown for rise in (1, -1, 0)]
+
+    def _try(self, batch: Sequence[Template], n: int) -> list[tuple[Template, bool]]:
+        """The templates whose probes show ``n`` rows, and whether they show them by rows that they add."""
+        trials: list[tuple[Template, _Trial]] = []
+        for template in batch:
+            witness = template.build(n)
+            if _respects_checks(self.tables, witness):
+                trials.append((template, _Trial(witness, product(range(1 << n), range(n)))))
+        answers = evaluate_worlds(self.query, [world for _, trial in trials for world in trial.worlds])
+        found, first = [], 0
+        for template, trial in trials:
+            own = answers[first : first + len(trial.worlds)]
+            first += len(trial.worlds)
+            if trial.is_confirmed(own):
+                found.append((template, True))
+            elif trial.is_retracting(own):
+                found.append((template, False))
+        return found
+
+    def _is_confirmed_in_large(self, template: Template) -> bool:
+        witnesses = [template.build(n) for n in _CONFIRMED]
+        if not all(_respects_checks(self.tables, each) for each in witnesses):
+            return False
+        return all(is_confirmed_whole(self.query, each) for each in witnesses)
+
+    def _propose(self, base: Mapping[str, Row]) -> Iterator[Template]:
+        counts, befores = self._count_rows()
+        partition = self._trace(c for f in self.functions for c in f.partition_by)
+        for name, table in self.tables.items():
+            if not table.streaming:
+                continue
+            free = [c for c in table.columns if c.name != table.time and c.type.domain is not Domain.BOUNDED]
+            levels = self._find_levels(name)
+            named = self._find_named_columns(name)
+            sets = [self._widen((name, column.name)) for column in free]
+            sets.sort(key=lambda keys: keys.isdisjoint(partition))
+            for keys in [*sets, frozenset[Source]()]:
+                own = {column for owner, column in keys if owner == name}
+                others = frozenset(c.name for c in free) - own
+                uniques = [others - levels - named, frozenset[str](), others - levels]
+                for count, before, unique in product(counts, befores, dict.fromkeys(uniques)):
+                    for slope, rise in product((0, 1, -1), (1, -1, 0)):
+                        template = Template(
+                            base, self.tables, name, keys, unique, levels - own, slope, rise, count, before
+                        )
+                        yield template
+                        yield from self._vary(template)
+
+    def _vary(self, template: Template) -> Iterator[Template]:
+        """Variants for functions that depend on many rows, and for those that skip NULL."""
+        names = {function.function for function in self.functions}
+        if names & {"NTILE", "MEDIAN"} and template.count == 1:
+            yield replace(template, count=8, long=True)
+        if any(function.ignore_nulls for function in self.functions):
+            yield replace(template, nulls=True)
+
+    def _count_rows(self) -> tuple[list[int], list[int]]:
+        """The numbers of rows in a probe, and in the setup, that ranks and offsets suggest."""
+        numbers = {1, 2}
+        for select in list_selects(self.query):
+            for function in self.functions:
+                numbers |= {limit for limit in self._find_limits(select, function)}
+        for function in self.functions:
+            if find_kind(function) is FunctionKind.OFFSET or function.function == "NTH_VALUE":
+                numbers.add(find_offset(function))
+            if function.frame is not None:
+                edges = (function.frame.start, function.frame.end)
+                numbers |= {abs(edge) for edge in edges if edge and abs(edge) < _MOST_ROWS}
+        counts = sorted(n for n in numbers if 1 <= n <= _MOST_ROWS)
+        return counts, [0, *(n - 1 for n in counts if n > 1)]
+
+    def _find_limits(self, select: Any, function: WindowFunction) -> Iterator[int]:
+        for occurrence in select.every_occurrence:
+            limit = find_rank_limit(select.where, Ref(occurrence.alias, function.name))
+            if limit is not None:
+                yield limit
+
+    def _find_levels(self, stream: str) -> frozenset[str]:
+        """The columns by which window functions order, or that they compute with."""
+        names = [key.column for f in self.functions for key in f.order_by]
+        names += [each for f in self.functions for each in f.arguments if isinstance(each, str)]
+        time = self.tables[stream].time
+        found = {column for owner, column in self._trace(names) if owner == stream} - {time}
+        for select in list_selects(self.query):
+            for item in select.items:
+                for ref in refs(item.expression) if not isinstance(item.expression, Ref) else ():
+                    source = trace_ref(select, ref)
+                    if source is not None and source[0] == stream and is_aggregate(select):
+                        found.add(source[1])
+        return frozenset(found - {time})
+
+    def _find_named_columns(self, stream: str) -> frozenset[str]:
+        """The columns that conditions, partitions and groups mention."""
+        found = self._trace(c for f in self.functions for c in f.partition_by)
+        for select, condition in list_conditions(self.query):
+            if select is not None:
+                found |= {s for ref in refs(condition) if (s := trace_ref(select, ref)) is not None}
+                found |= {s for ref in select.group_by or () if (s := trace_ref(select, ref)) is not None}
+        for block in list_blocks(self.query):
+            for ref in refs(block.where):
+                source = trace_column(block.base, ref.column)
+                found |= {source} if source is not None else set()
+        return frozenset(column for owner, column in found if owner == stream)
+
+    def _trace(self, names: Iterable[str]) -> set[Source]:
+        wanted, found = set(names), set[Source]()
+        for block in list_blocks(self.query):
+            for name in wanted & {column.name for column in block.base.all_columns}:
+                source = trace_column(block.base, name)
+                if source is not None:
+                    found.add(source)
+        return found
+
+    def _widen(self, source: Source) -> frozenset[Source]:
+        return frozenset({source}.union(*(each for each in self.equal if source in each)))
+
+
+# --- values --------------------------------------------------------------------------------------------
+
+
+def _shift(column: Column, value: Any, by: int) -> Any:
+    """The value that comes ``by`` steps after another one; strings are ordered by their last part."""
+    if by == 0 or value is None:
+        return value
+    match column.type.family:
+        case Family.NUMBER:
+            return value + Decimal(by) if isinstance(value, Decimal) else value + by
+        case Family.STRING:
+            return f"{value}{1_000_000 + by}" if by > 0 else f"{value}!{1_000_000 + by}"
+        case Family.DATE:
+            return value + timedelta(days=by)
+        case Family.TIME:
+            return value + timedelta(seconds=by)
+        case _:
+            return value
+
+
+def _find_base_rows(
+    query: Query, tables: Mapping[str, Table], equal: Sequence[set[Source]]
+) -> list[dict[str, Row]]:
+    """Some choices of a row of each table such that the query has an answer."""
+    choices = _list_choices(query, tables)
+    rng = random.Random(0)
+    candidates: list[dict[str, Row]] = []
+    for number in range(_MOST_CANDIDATES):
+        picked: dict[Source, Any] = {}
+        for name, table in tables.items():
+            for column in table.columns:
+                values = choices[column.type.family]
+                value = values[number % len(values)] if number < _MOST_CANDIDATES / 4 else rng.choice(values)
+                same = next((each for each in equal if (name, column.name) in each), {(name, column.name)})
+                known = next((picked[each] for each in same if each in picked), value)
+                is_time = column.name == table.time
+                picked[name, column.name] = _FIRST if is_time else _convert(column, known)
+        candidate: dict[str, Row] = {
+            n: {c.name: picked[n, c.name] for c in t.columns} for n, t in tables.items()
+        }
+        if candidate not in candidates:
+            candidates.append(candidate)
+    pairs = list(product(candidates, (1, 3)))
+    answers = evaluate_worlds(query, [{}, *(_repeat_rows(tables, *pair) for pair in pairs)])
+    found: list[dict[str, Row]] = []
+    for (rows, _), answer in zip(pairs, answers[1:], strict=True):
+        if answer != answers[0] and rows not in found:
+            found.append(rows)
+    return found[:_MOST_BASES]
+
+
+def _repeat_rows(tables: Mapping[str, Table], rows: Mapping[str, Row], copies: int) -> World:
+    """So many copies of each row, one second apart; one of a row of a relation."""
+    world = {}
+    for name, table in tables.items():
+        times = [_FIRST + timedelta(seconds=i) for i in range(copies if table.streaming else 1)]
+        world[name] = [{**rows[name], **({table.time: time} if table.time else {})} for time in times]
+    return world
+
+
+def _list_choices(query: Query, tables: Mapping[str, Table]) -> dict[Family, list[Any]]:
+    """Values to try for columns of each type: simple ones, and those around the constants of the query."""
+    numbers, strings, days, times = [1], ["a"], [date(2000, 1, 1)], [_FAR]
+    flags = [True, False]
+    conditions = [condition for _, condition in list_conditions(query)]
+    conditions += [check for table in tables.values() for check in table.checks]
+    for text in list_derivations(query):
+        strings += [each.strip("%_") for each in re.findall(r"'([^']*)'", text)]
+        numbers += [int(each) + d for each in re.findall(r"\b[0-9]{1,9}\b", text) for d in (0, 1, -1)]
+    for condition in conditions:
+        for node in walk(condition):
+            if not isinstance(node, Literal) or node.value is None or isinstance(node.value, timedelta):
+                continue
+            match node.value:
+                case bool():
+                    pass
+                case str():
+                    strings.append(node.value)
+                case datetime():
+                    times += [node.value, node.value + timedelta(days=1), node.value - timedelta(days=1)]
+                case date():
+                    days += [node.value + timedelta(days=d) for d in (0, 1, -1)]
+                case _:
+                    numbers += [int(node.value) + d for d in (0, 1, -1)]
+    return {
+        Family.NUMBER: list(dict.fromkeys(numbers)),
+        Family.STRING: list(dict.fromkeys(strings)),
+        Family.BOOLEAN: flags,
+        Family.DATE: list(dict.fromkeys(days)),
+        Family.TIME: list(dict.fromkeys(times)),
+    }
+
+
+def _convert(column: Column, value: Any) -> Any:
+    """The value in the type of a column."""
+    type_ = column.type
+    if type_.family is not Family.NUMBER:
+        return value
+    if type_.domain is Domain.DENSE:
+        return float(value)
+    if type_.low is not None and type_.high is not None:
+        value = int(min(max(value, type_.low), type_.high))
+    return Decimal(value) if type_.scale is not None else value

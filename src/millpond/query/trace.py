@@ -1,0 +1,105 @@
+"""Traces columns of blocks back to the columns of declared tables that they show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millpond.query.model import (
+    Comparison,
+    Condition,
+    Op,
+    Query,
+    Ref,
+    Select,
+    Subquery,
+    Table,
+    Windowed,
+)
+from millpond.query.trees import walk
+
+# A declared table and one of its columns.
+Source = tuple[str, str]
+
+
+def trace_column(table: Table, name: str) -> Source | None:
+    """The declared column that a column of a table shows, or is computed from; None if several."""
+    column = next((c for c in table.all_columns if c.name == name), None)
+    if column is not None and column.derivation is not None:
+        arguments = column.derivation.arguments or ((table.time,) if table.time else ())
+        return trace_column(table, arguments[0]) if len(arguments) == 1 else None
+    match table.block:
+        case None:
+            return (table.name, name)
+        case Windowed(base=base):
+            return trace_column(base, name) if any(c.name == name for c in base.all_columns) else None
+        case Subquery(query=query):
+            if name not in query.columns or len(query.selects) != 1:
+                return None
+            (select,) = query.selects
+            item = select.items[query.columns.index(name)].expression
+            return trace_ref(select, item) if isinstance(item, Ref) else None
+    return trace_column(table.declared, name) if table.declared is not table else None
+
+
+def trace_ref(select: Select, ref: Ref) -> Source | None:
+    """The declared column that a column of an occurrence shows."""
+    return trace_column(select.occurrence(ref.occurrence).table, ref.column)
+
+
+def list_selects(query: Query) -> Iterator[Select]:
+    """The selects of a query and of its blocks."""
+    for select in query.selects:
+        yield select
+        for occurrence in select.every_occurrence:
+            yield from _list_inner(occurrence.table)
+
+
+def _list_inner(table: Table) -> Iterator[Select]:
+    match table.block:
+        case Subquery(query=query):
+            yield from list_selects(query)
+        case Windowed(base=base):
+            yield from _list_inner(base)
+
+
+def list_blocks(query: Query) -> Iterator[Windowed]:
+    """The blocks with window functions of a query and of its blocks."""
+    for select in list_selects(query):
+        for occurrence in select.every_occurrence:
+            table = occurrence.table
+            while isinstance(table.block, Windowed):
+                yield table.block
+                table = table.block.base
+
+
+def list_conditions(query: Query) -> Iterator[tuple[Select | None, Condition]]:
+    """Every condition of a query and of its blocks, with the select that it belongs to."""
+    for select in list_selects(query):
+        yield from ((select, c) for c in (select.where, select.having, *(j.on for j in select.joins)))
+        yield from ((select, each.condition) for each in select.exists)
+    yield from ((None, block.where) for block in list_blocks(query))
+
+
+def list_derivations(query: Query) -> Iterator[str]:
+    """The SQL of every derived column of a query and of its blocks."""
+    tables = [o.table for select in list_selects(query) for o in select.every_occurrence]
+    tables += [block.base for block in list_blocks(query)]
+    for table in tables:
+        for column in table.derived:
+            if column.derivation is not None and column.derivation.time is None:
+                yield column.derivation.sql
+
+
+def find_equal_columns(query: Query) -> list[set[Source]]:
+    """Sets of declared columns that the conditions of a query equate with each other."""
+    sets: list[set[Source]] = []
+    for select, condition in list_conditions(query):
+        for node in walk(condition):
+            if not isinstance(node, Comparison) or node.operator is not Op.EQ or select is None:
+                continue
+            sides = [side for side in (node.left, node.right) if isinstance(side, Ref)]
+            found = {source for side in sides if (source := trace_ref(select, side)) is not None}
+            if len(found) == 2:
+                touching = [each for each in sets if each & found]
+                sets = [each for each in sets if not each & found] + [found.union(*touching)]
+    return sets

@@ -1,0 +1,292 @@
+"""A whole query, with its blocks, as DuckDB SQL; evaluates it on many inputs at once.
+
+An input is a *world*: rows of the declared tables.  Every table has a column with the number of its
+world, and rows of different worlds never meet, so that one statement answers the query in all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from millpond.errors import MillpondError
+from millpond.query.evaluate import Row
+from millpond.query.model import (
+    Aggregate,
+    Exists,
+    Expr,
+    Frame,
+    FrameUnit,
+    Literal,
+    NullRow,
+    Occurrence,
+    Query,
+    Ref,
+    Select,
+    SemiJoin,
+    SortKey,
+    Subquery,
+    Table,
+    Term,
+    Windowed,
+    WindowFunction,
+)
+from millpond.query.trees import find_aggregates, is_aggregate, substitute
+from millpond.query.types import Family, arrow_type
+from millpond.query.window_functions import WINDOW_FUNCTIONS
+from millpond.runtime.derive import UncomputableError
+from millpond.runtime.duckdb import get_process_duckdb
+from millpond.runtime.sql import Dialect, all_of, condition_sql, expression_sql, literal_sql
+
+World = Mapping[str, Sequence[Row]]
+
+_WORLD = "_millpond_world"
+_WORLDS = "_millpond_worlds"
+_DUCKDB = Dialect.DUCKDB
+# Aggregates that have another name in DuckDB; approximate ones are computed exactly.
+_AGGREGATES = {
+    "PERCENTILE": "quantile_cont",
+    "PERCENTILE_DISC": "quantile_disc",
+    "PERCENTILE_APPROX": "quantile_disc",
+    "APPROX_COUNT_DISTINCT": "COUNT",
+}
+
+
+def list_declared_tables(query: Query) -> dict[str, Table]:
+    """The declared tables that a query reads, also within blocks, by name."""
+    found: dict[str, Table] = {}
+    for table in query.tables.values():
+        for each in _list_sources(table):
+            found.setdefault(each.name, each)
+    return found
+
+
+def _list_sources(table: Table) -> Iterator[Table]:
+    match table.block:
+        case None:
+            yield table
+        case Subquery(query=query):
+            yield from list_declared_tables(query).values()
+        case SemiJoin(base=base, tests=tests):
+            yield from _list_sources(base)
+            for partner in (p for test in tests for p in test.partners):
+                yield from _list_sources(partner.table)
+        case Windowed(base=base) | NullRow(base=base):
+            yield from _list_sources(base)
+
+
+def evaluate_worlds(query: Query, worlds: Sequence[World]) -> list[Counter[tuple[Any, ...]]]:
+    """The answer of a query in each world, as a bag of rows.
+
+    Raises UncomputableError if DuckDB cannot compute the query, or not for these rows.
+    """
+    tables: dict[str, pa.Table] = {_WORLDS: pa.table({_WORLD: pa.array(range(len(worlds)), pa.int64())})}
+    for name, table in list_declared_tables(query).items():
+        rows = [{**row, _WORLD: i} for i, world in enumerate(worlds) for row in world.get(name, ())]
+        fields = [(c.name, _local_type(c.type)) for c in table.columns]
+        tables[f"rows of {name}"] = pa.Table.from_pylist(
+            rows, schema=pa.schema([*fields, (_WORLD, pa.int64())])
+        )
+    try:
+        found = get_process_duckdb().query(render_query(query), tables)
+    except (duckdb.Error, MillpondError, NotImplementedError) as error:
+        raise UncomputableError(str(error)) from error
+    answers: list[Counter[tuple[Any, ...]]] = [Counter() for _ in worlds]
+    columns = [found.column(i).to_pylist() for i in range(found.num_columns)]
+    for world, *row in zip(*columns, strict=True):
+        answers[world][tuple(tuple(v) if isinstance(v, list) else v for v in row)] += 1
+    return answers
+
+
+def render_query(query: Query) -> str:
+    """The query over the declared tables of all worlds; the first column of the result is the world."""
+    if query.limit is not None:
+        raise NotImplementedError("LIMIT")  # any of the rows
+    text = " UNION ALL ".join(f"({_render_term(term, query.columns)})" for term in query.terms)
+    if not query.projection:
+        return text
+    shown = ", ".join(f"{each.duckdb} AS {_name(each.name)}" for each in query.projection)
+    return f"SELECT {_WORLD}, {shown} FROM ({text})"
+
+
+def _render_term(term: Term, columns: Sequence[str]) -> str:
+    every = [_render_select(select, columns) for select in term.selects]
+    if not term.distinct:
+        return every[0]
+    return f"SELECT DISTINCT * FROM ({' UNION ALL '.join(every)})"
+
+
+# --- selects -------------------------------------------------------------------------------------------
+
+
+def _render_select(select: Select, columns: Sequence[str]) -> str:
+    if select.session is not None:
+        raise NotImplementedError("session windows")
+    aggregates: dict[Expr, Ref] = {each: Ref("", _aggregate_sql(each)) for each in find_aggregates(select)}
+
+    def names(ref: Ref) -> str:
+        return _column(ref) if ref.occurrence else ref.column
+
+    def text(expr: Expr) -> str:
+        return expression_sql(substitute(expr, aggregates), names, _DUCKDB)
+
+    items = [f"{text(i.expression)} AS {_name(n)}" for i, n in zip(select.items, columns, strict=True)]
+    world, source, conditions = _render_from(select)
+    conditions += [condition_sql(select.where, _column, _DUCKDB)]
+    conditions += [_render_exists(each, world) for each in select.exists]
+    where = f" WHERE {all_of(conditions)}"
+    having = condition_sql(substitute(select.having, aggregates), names, _DUCKDB)
+    if not is_aggregate(select):
+        return f"SELECT {', '.join([f'{world} AS {_WORLD}', *items])} FROM {source}{where}"
+    if select.group_by:
+        keys = ", ".join([world, *map(_column, select.group_by)])
+        shown = ", ".join([f"{world} AS {_WORLD}", *items])
+        return f"SELECT {shown} FROM {source}{where} GROUP BY {keys} HAVING {having}"
+    here = f"{where} AND {world} = {_WORLDS}.{_WORLD}"
+    group = f"SELECT {', '.join(items)} FROM {source}{here} HAVING {having}"
+    return f"SELECT {_WORLDS}.{_WORLD}, answer.* FROM {_WORLDS}, LATERAL ({group}) AS answer"
+
+
+def _render_from(select: Select) -> tuple[str, str, list[str]]:
+    """The world of a match, the tables of FROM, and the conditions that keep matches in one world."""
+    first, *others = select.occurrences
+    world = f"{_name(first.alias)}.{_WORLD}"
+    if not select.joins:
+        source = ", ".join(_render_occurrence(o) for o in select.occurrences)
+        return world, source, [f"{world} = {_name(o.alias)}.{_WORLD}" for o in others]
+    source = _render_occurrence(first)
+    for join, occurrence in zip(select.joins, others, strict=True):
+        on = [f"{world} = {_name(join.alias)}.{_WORLD}", condition_sql(join.on, _column, _DUCKDB)]
+        source += f" {join.side.value} JOIN {_render_occurrence(occurrence)} ON {all_of(on)}"
+        world = f"COALESCE({world}, {_name(join.alias)}.{_WORLD})"
+    return world, source, []
+
+
+def _render_exists(exists: Exists, world: str) -> str:
+    source = ", ".join(_render_occurrence(o) for o in exists.occurrences)
+    same = [f"{world} = {_name(o.alias)}.{_WORLD}" for o in exists.occurrences]
+    where = all_of([*same, condition_sql(exists.condition, _column, _DUCKDB)])
+    return f"({'NOT ' if exists.negated else ''}EXISTS (SELECT 1 FROM {source} WHERE {where}))"
+
+
+def _render_occurrence(occurrence: Occurrence) -> str:
+    return f"({_render_table(occurrence.table)}) AS {_name(occurrence.alias)}"
+
+
+def _aggregate_sql(aggregate: Aggregate) -> str:
+    """An aggregate over the rows of a group."""
+    if aggregate.argument is None:
+        return "COUNT(*)"
+    arguments = [expression_sql(each, _column, _DUCKDB) for each in aggregate.arguments]
+    if aggregate.function == "COUNT" and aggregate.distinct and len(arguments) > 1:
+        shown = [f"WHEN {each} IS NULL THEN NULL" for each in arguments]
+        arguments = [f"CASE {' '.join(shown)} ELSE ROW({', '.join(arguments)}) END"]
+    if aggregate.function == "COLLECT_SET":
+        return f"list_sort(list(DISTINCT {arguments[0]}) FILTER ({arguments[0]} IS NOT NULL))"
+    if aggregate.function == "COLLECT_LIST":
+        return f"list_sort(list({arguments[0]}) FILTER ({arguments[0]} IS NOT NULL))"
+    distinct = aggregate.distinct or aggregate.function == "APPROX_COUNT_DISTINCT"
+    name = _AGGREGATES.get(aggregate.function, aggregate.function)
+    return f"{name}({'DISTINCT ' if distinct else ''}{', '.join(arguments)})"
+
+
+# --- tables --------------------------------------------------------------------------------------------
+
+
+def _render_table(table: Table) -> str:
+    """The rows of a table with its derived columns and their world."""
+    match table.block:
+        case None:
+            text = f"SELECT * FROM {_source_name(table.name)}"
+        case Subquery(query=query):
+            text = render_query(query)
+        case Windowed():
+            text = _render_windowed(table.block)
+        case _:
+            raise NotImplementedError("partner tests")
+    for column in table.derived:
+        derivation = column.derivation
+        assert derivation is not None
+        value = f"unnest({derivation.duckdb})" if derivation.repeated else derivation.duckdb
+        text = f"SELECT *, {value} AS {_name(column.name)} FROM ({text})"
+    return text
+
+
+def _render_windowed(block: Windowed) -> str:
+    types = {column.name: column.type for column in block.base.all_columns}
+    values = [
+        f"{window_function_sql(f, types[f.order_by[0].column].family if f.order_by else None, (_WORLD,))}"
+        f" AS {_name(f.name)}"
+        for f in block.functions
+    ]
+    where = condition_sql(block.where, lambda ref: _name(ref.column), _DUCKDB)
+    kept = [_name(c.name) for c in block.base.columns]
+    return f"SELECT {', '.join([*kept, _WORLD, *values])} FROM ({_render_table(block.base)}) WHERE {where}"
+
+
+def window_function_sql(function: WindowFunction, order: Family | None, partition: Sequence[str] = ()) -> str:
+    """A window function as DuckDB SQL; ``order`` is the type of its first sort key.
+
+    ``partition`` is SQL for further columns that divide the partitions.
+    """
+    arguments = [
+        literal_sql(each.value, each.type, _DUCKDB) if isinstance(each, Literal) else _name(each)
+        for each in function.arguments
+    ]
+    if function.function == "COUNT" and not arguments:
+        arguments = ["*"]
+    nulls = " IGNORE NULLS" if function.ignore_nulls else ""
+    call = f"{WINDOW_FUNCTIONS[function.function].duckdb}({', '.join(arguments)}{nulls})"
+    words = []
+    keys = [*partition, *map(_name, function.partition_by)]
+    if keys:
+        words.append(f"PARTITION BY {', '.join(keys)}")
+    if function.order_by:
+        words.append(f"ORDER BY {', '.join(map(sort_key_sql, function.order_by))}")
+    if function.frame is not None:
+        words.append(_frame_sql(function.frame, order))
+    return f"CAST({call} OVER ({' '.join(words)}) AS {function.type.names.duckdb})"
+
+
+def sort_key_sql(key: SortKey) -> str:
+    """A sort key as DuckDB SQL."""
+    direction = "DESC" if key.descending else "ASC"
+    return f"{_name(key.column)} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+
+
+def _frame_sql(frame: Frame, order: Family | None) -> str:
+    def edge(distance: int | None, unbounded: str) -> str:
+        if distance is None:
+            return f"UNBOUNDED {unbounded}"
+        if distance == 0:
+            return "CURRENT ROW"
+        in_time = frame.unit is FrameUnit.RANGE and order is Family.TIME
+        shown = f"to_microseconds({abs(distance)})" if in_time else str(abs(distance))
+        return f"{shown} {'PRECEDING' if distance < 0 else 'FOLLOWING'}"
+
+    start, end = edge(frame.start, "PRECEDING"), edge(frame.end, "FOLLOWING")
+    return f"{frame.unit.value} BETWEEN {start} AND {end}"
+
+
+# --- names ---------------------------------------------------------------------------------------------
+
+
+def _name(name: str) -> str:
+    return _DUCKDB.name_of(name)
+
+
+def _column(ref: Ref) -> str:
+    return f"{_name(ref.occurrence)}.{_name(ref.column)}"
+
+
+def _source_name(table: str) -> str:
+    return _name(f"rows of {table}")
+
+
+def _local_type(type_: Any) -> pa.DataType:
+    """Timestamps have no time zone: derived columns are computed in UTC."""
+    return pa.timestamp("us") if type_.family is Family.TIME else arrow_type(type_)
