@@ -19,7 +19,7 @@ SLOW = [pytest.param(e, marks=pytest.mark.campaign) for e in EVERY if e.file == 
 IN_TIME = [e for e in UNBOUNDED_EXAMPLES if e.file.startswith("time_")]
 # DuckDB has no session windows.
 CONFIRMED = [example for example in IN_TIME if "session_window" not in example.query]
-WITHOUT_TIME = [e for e in UNBOUNDED_EXAMPLES if not e.file.startswith(("time_", "over"))]
+WITHOUT_TIME = [e for e in UNBOUNDED_EXAMPLES if not e.file.startswith(("time_", "over", "blocks"))]
 
 
 @cache
@@ -68,8 +68,8 @@ def test_witness_in_time_is_confirmed_by_duckdb(example: VerdictExample) -> None
             assert refusal is None, f"{n}: {refusal}"
 
 
-@pytest.mark.parametrize("example", [e for e in UNBOUNDED_EXAMPLES if e.file == "over"], ids=str)
-def test_witness_of_window_functions_is_confirmed_on_the_text(example: VerdictExample) -> None:
+@pytest.mark.parametrize("example", [e for e in UNBOUNDED_EXAMPLES if e.file in ("over", "blocks")], ids=str)
+def test_witness_of_a_whole_query_is_confirmed_on_the_text(example: VerdictExample) -> None:
     verdict = verdict_of(example)
     tables = list_declared_tables(verdict.query)
     catalog = {name: [(c.name, c.type.name) for c in table.columns] for name, table in tables.items()}
