@@ -25,6 +25,7 @@ from millpond.spark.admission import Allowance, admit
 from millpond.spark.answer import AnswerFrame, finish_rows
 from millpond.spark.blocks import make_job
 from millpond.spark.checkpoint import Folders
+from millpond.spark.connectors import find_packages
 from millpond.spark.end_of_input import EndOfInput
 from millpond.spark.engines import choose_engine
 from millpond.spark.failure import find_cause
@@ -66,7 +67,7 @@ def run(
     def work(stop: Stop) -> Snapshot:
         report(Snapshot(Phase.STARTING, state_bound=bound))
         try:
-            with open_session(options.master) as spark:
+            with open_session(options.master, find_packages(verdict.query.tables.values())) as spark:
                 settled, allowed = _settle_types(spark, verdict, allowance, folder, options)
                 prepared = _prepare(spark, settled, allowed, folder, options)
                 tally = Tally(bound, prepared.count_scans(), began, *_find_rates(settled))

@@ -25,6 +25,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from millpond.errors import MillpondError, RunError
+from millpond.spark.connectors import describe_kafka_download
 from millpond.spark.failure import find_cause
 
 # Settings that apply unless spark-defaults.conf, the environment or the caller's session sets them.
@@ -49,15 +50,17 @@ _launched: list[Popen[bytes]] = []  # the JVM of Spark, if this process started 
 _JAVA_REMEDY = "install Java 17 or newer (e.g. openjdk-17-jre-headless) or set JAVA_HOME to one"
 
 
-def make_session(master: str | None = None, partitions: int | None = None) -> SparkSession:
+def make_session(
+    master: str | None = None, partitions: int | None = None, packages: str | None = None
+) -> SparkSession:
     """A session with Millpond's settings, in the Spark of this process or, if there is none, a new one.
 
     ``master`` is where a new Spark runs (default: that of spark-defaults.conf, or ``local[*]``).
-    ``partitions`` is the number of state partitions (default: one per core).  Raises RunError if Spark cannot
-    start.
+    ``partitions`` is the number of state partitions (default: one per core).  A new Spark downloads
+    ``packages`` (Maven coordinates).  Raises RunError if Spark cannot start.
     """
     if SparkContext._active_spark_context is None:
-        spark = _start_spark(master)
+        spark = _start_spark(master, packages)
     else:
         spark = SparkSession.builder.getOrCreate().newSession()
         given = spark.sparkContext.getConf()
@@ -71,11 +74,11 @@ def make_session(master: str | None = None, partitions: int | None = None) -> Sp
 
 
 @contextmanager
-def open_session(master: str | None = None) -> Iterator[SparkSession]:
+def open_session(master: str | None = None, packages: str | None = None) -> Iterator[SparkSession]:
     """A session for one run; a Spark that was started for it is stopped afterwards."""
     ours = SparkContext._active_spark_context is None
     with _mute_logs():
-        spark = make_session(master)
+        spark = make_session(master, packages=packages)
         try:
             yield spark
         finally:
@@ -141,11 +144,11 @@ class _LogTail:
         return "".join(self._lines)
 
 
-def _start_spark(master: str | None) -> SparkSession:
+def _start_spark(master: str | None, packages: str | None) -> SparkSession:
     if master is not None:
         _check_master(master)
     if SparkContext._gateway is None:
-        _launch_jvm(master)
+        _launch_jvm(master, packages)
     conf = SparkConf()  # contains what spark-submit has read from spark-defaults.conf and the environment
     for key, value in {**_DEFAULTS, **_SQL_DEFAULTS}.items():
         conf.setIfMissing(key, value)
@@ -164,13 +167,15 @@ def _start_spark(master: str | None) -> SparkSession:
     return spark
 
 
-def _launch_jvm(master: str | None) -> None:
+def _launch_jvm(master: str | None, packages: str | None) -> None:
     """Start Spark's JVM.  Its log is discarded, because errors arrive as exceptions."""
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         os.environ.setdefault(name, sys.executable)
     conf = SparkConf(loadDefaults=False)
     if master is not None:
         conf.set("spark.master", master)
+    if packages is not None:
+        conf.set("spark.jars.packages", packages)
     reader, writer = os.pipe()
     tail = _LogTail(reader)
     failed = False
@@ -194,6 +199,8 @@ def _launch_error(log: str) -> RunError:
         return RunError("Spark needs Java 17 or newer, but an older version was found", remedy=_JAVA_REMEDY)
     if "JAVA_HOME is not set" in log or re.search(r"bin/java: (No such file|not found|cannot execute)", log):
         return RunError("Spark needs Java 17 or newer, but no Java was found", remedy=_JAVA_REMEDY)
+    if "unresolved dependency" in log and "kafka" in log:
+        return RunError("Spark cannot download its Kafka connector", remedy=describe_kafka_download())
     noise = ("\t", "WARNING")
     lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith(noise)]
     error = next((line for line in lines if "rror" in line or "xception" in line), lines[-1] if lines else "")

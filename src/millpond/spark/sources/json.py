@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.types import StringType, StructField, StructType
@@ -40,6 +42,16 @@ def read_json_lines(reader: TableReader) -> RawRows:
     # Spark turns folder names such as day=2024-01-31 into columns.
     folders = {name.lower() for name in lines.columns} - {"value"}
     given = [column.name for column in reader.table.columns if column.name.lower() in folders]
+    return parse_json_records(reader, lines, given)
+
+
+def parse_json_records(
+    reader: TableReader, lines: DataFrame, given: Sequence[str], blank: str | None = None
+) -> RawRows:
+    """Parse the column ``value``, one JSON object in each row; the columns ``given`` are not in it.
+
+    ``blank`` is the reason to reject a row without a value; by default it is left out.
+    """
     schema = StructType([field for field in read_schema(reader) if field.name not in given])
     line = column_named("value")
     wide = StructType([*schema.fields, StructField(CORRUPT, StringType())])
@@ -49,10 +61,13 @@ def read_json_lines(reader: TableReader) -> RawRows:
     is_plain = line.endswith("}") & (F.octet_length(F.replace(line, F.lit("}"))) == F.octet_length(line) - 1)
     is_whole = (is_plain | _is_json(reader, line)).alias(_WHOLE)
     frame = lines.select(*map(column_named, given), line.alias(RECORD), parsed.alias(_PARSED), is_whole)
-    frame = frame.where(F.col(_PARSED).isNotNull())  # NULL is a blank line
+    if blank is None:
+        frame = frame.where(F.col(_PARSED).isNotNull())
     frame = frame.select("*", *(F.col(_PARSED).getField(name).alias(name) for name in schema.names))
     is_bad = F.col(_PARSED).getField(CORRUPT).isNotNull() | ~F.col(_WHOLE)
     damage = F.when(is_bad, F.coalesce(find_json_damage(reader, F.col(RECORD)), F.lit(UNKNOWN_MISFIT)))
+    if blank is not None:
+        damage = F.when(F.col(_PARSED).isNull(), blank).otherwise(damage)
     return fit_columns(reader.table, frame, damage, F.col(RECORD))
 
 

@@ -18,12 +18,14 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from millpond.errors import MillpondError, one_line
 from millpond.query.model import Query, Table
+from millpond.spark.connectors import describe_kafka_download, uses_kafka
 from millpond.spark.failure import find_cause
 from millpond.spark.sources.checks import check_rows
 from millpond.spark.sources.csv import find_csv_damage
 from millpond.spark.sources.derived import add_derived_columns
 from millpond.spark.sources.expressions import column_named, null_columns
 from millpond.spark.sources.json import find_json_damage, read_json_lines
+from millpond.spark.sources.kafka import VALUE_FORMAT, read_kafka
 from millpond.spark.sources.opened import REASON, RECORD, OpenSource
 from millpond.spark.sources.reading import (
     CORRUPT,
@@ -79,7 +81,7 @@ def _make_reader(spark: SparkSession, table: Table, folder: Path) -> TableReader
     format_ = last if last in _LENIENT else table.source.format
     options = {key.lower(): value for key, value in table.source.options.items()}
     for key in table.source.options:
-        if last in _LENIENT and key.lower() in _RESERVED_OPTIONS:
+        if (last in _LENIENT or VALUE_FORMAT in options) and key.lower() in _RESERVED_OPTIONS:
             message = (
                 f"{name}: the option {key} cannot be set, because it decides what becomes of malformed rows"
             )
@@ -113,6 +115,10 @@ def _explain_failure(reader: TableReader, error: Exception) -> MillpondError:
         message = f"{name}: there is nothing at {one_line(reader.options.get('path', ''), 200)}"
         return MillpondError(message, remedy="create the folder, or correct the path in OPTIONS")
     if "DATA_SOURCE_NOT_FOUND" in text or "DATA_SOURCE_NOT_ENABLED" in text:
+        if uses_kafka(reader.table):
+            return MillpondError(
+                f"{name}: Spark has no Kafka connector", remedy=f"{describe_kafka_download()}"
+            )
         message = f"{name}: Spark has no format {one_line(reader.format, 40)}"
         return MillpondError(message, remedy="correct it, or add the package that contains it to Spark")
     cause = one_line(find_cause(error), 200)
@@ -128,6 +134,8 @@ def _read_rows(reader: TableReader) -> RawRows:
         return read_json_lines(reader)
     if reader.format in _LENIENT:
         return _read_leniently(reader)
+    if uses_kafka(reader.table):
+        return read_kafka(reader)
     schema = spark_schema(reader.table)
     try:
         return RawRows(reader.load(reader.format, schema), [column_named(name) for name in schema.names])
