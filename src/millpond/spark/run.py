@@ -67,7 +67,7 @@ def run(
     def work(stop: Stop) -> Snapshot:
         report(Snapshot(Phase.STARTING, state_bound=bound))
         try:
-            with open_session(options.master, find_packages(verdict.query.tables.values())) as spark:
+            with open_session(options.master, find_packages(verdict.query.declared_tables.values())) as spark:
                 settled, allowed = _settle_types(spark, verdict, allowance, folder, options)
                 prepared = _prepare(spark, settled, allowed, folder, options)
                 tally = Tally(bound, prepared.count_scans(), began, *_find_rates(settled))
