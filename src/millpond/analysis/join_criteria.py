@@ -72,8 +72,9 @@ def find_unbounded_projections(
 def find_unbounded_equality_joins(regions: JoinRegions) -> list[Violation]:
     """C2 of Theorems 5.6 and 5.10: the columns of an equality join, stated or implied, must be bounded."""
     closure = regions.closure
-    loose = ~closure.bounded
-    pairs = np.argwhere(regions.across & closure.fixed & loose[:, None] & loose[None, :])
+    loose, limited = ~closure.known, closure.is_limited
+    both = ~np.logical_and.outer(limited, limited) & np.logical_and.outer(loose, loose)
+    pairs = np.argwhere(regions.across & closure.fixed & both)
     out = []
     for i, j in _prefer_stated(regions, pairs):
         pair = closure.nodes[i].ref, closure.nodes[j].ref

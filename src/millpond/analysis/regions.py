@@ -112,8 +112,13 @@ class JoinRegions:
 
     @cached_property
     def active(self) -> NDArray[np.bool_]:
-        """active[r, i, j]: the join i, j with both sides in region r."""
-        return self.joins & self.can_grow[:, :, None] & self.can_grow[:, None, :]
+        """active[r, i, j]: the join i, j with both sides in region r.
+
+        Two columns with limited numbers of values grow in no region.
+        """
+        limited = self.closure.is_limited
+        joins = self.joins & ~np.logical_and.outer(limited, limited)
+        return joins & self.can_grow[:, :, None] & self.can_grow[:, None, :]
 
     @cached_property
     def is_lower(self) -> Bools:

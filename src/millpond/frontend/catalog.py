@@ -9,13 +9,14 @@ from sqlglot import exp
 
 from millpond.errors import SqlError, SqlNameError, SqlTypeError, one_line
 from millpond.frontend.conditions import read_row_condition
+from millpond.frontend.domains import count_listed_values
 from millpond.frontend.expressions import Reader
 from millpond.frontend.refusals import accept_only, is_type_name, unsupported_error
 from millpond.frontend.scope import Scope, list_names, read_name, read_table_name
 from millpond.frontend.statement import Statement
 from millpond.frontend.suggestions import suggest_name
 from millpond.query.durations import parse_duration, parse_rate
-from millpond.query.model import Column, Condition, Occurrence, SourceSpec, Table, time_columns
+from millpond.query.model import Column, Condition, Occurrence, Ref, SourceSpec, Table, time_columns
 from millpond.query.types import MAX_PRECISION, PLAIN_TYPES, STRING, SqlType, decimal
 
 # sqlglot's own names of the types, for example TEXT for STRING and TIMESTAMPTZ for TIMESTAMP.
@@ -79,7 +80,42 @@ def read_table(statement: Statement) -> Table:
     _check_durations(statement, table, clauses)
     _check_rate(statement, table, clauses)
     reader = Reader(statement, Scope(statement, (Occurrence(name, table),)))
-    return replace(table, checks=tuple(_read_check(reader, each) for each in checks))
+    table = replace(table, checks=tuple(_read_check(reader, each) for each in checks))
+    declared = _read_cardinalities(statement, table, clauses)
+    limited = tuple(
+        replace(column, cardinality=min(counts))
+        if (counts := [*declared.get(column.name, ()), *_count_listed(table, column)])
+        else column
+        for column in table.columns
+    )
+    return replace(table, columns=limited, derived=tuple(reader.scope.derived.get(name, {}).values()))
+
+
+def _count_listed(table: Table, column: Column) -> list[int]:
+    """The number of values that a CHECK lists; ranges of discrete types are known from comparisons."""
+    count = count_listed_values(table.checks, Ref(table.name, column.name))
+    return [] if count is None or column.type.step else [count]
+
+
+def _read_cardinalities(statement: Statement, table: Table, clauses: _Clauses) -> dict[str, list[int]]:
+    """``cardinality.COLUMN``: the most different values of a column."""
+    found: dict[str, list[int]] = {}
+    for key, node in clauses.values.items():
+        if not key.lower().startswith(_CARDINALITY):
+            continue
+        wanted, place = key[len(_CARDINALITY) :], statement.at(node)
+        column = next((c for c in table.columns if c.name.lower() == wanted.lower()), None)
+        if column is None:
+            known = list_names(wanted, (c.name for c in table.columns))
+            raise SqlNameError(f"there is no column {one_line(wanted)}", place, f"the columns are {known}")
+        _require_stream(statement, table, clauses.values, key)
+        number = clauses.properties[key].replace("_", "")
+        if not number.isdecimal() or not 0 < int(number) < 10**18:
+            given = one_line(clauses.properties[key], 40)
+            message = f"'{one_line(key, 60)}' = '{given}' is not a number of values"
+            raise SqlError(message, place, "write '1000000'")
+        found.setdefault(column.name, []).append(int(number))
+    return found
 
 
 def _read_check(reader: Reader, node: exp.Expr) -> Condition:
@@ -88,9 +124,11 @@ def _read_check(reader: Reader, node: exp.Expr) -> Condition:
         message = "INTERVAL is not supported in CHECK"
         raise SqlError(message, reader.statement.at(interval))
     condition = read_row_condition(reader, node)
-    if reader.scope.derived:
-        message = f"{reader.statement.excerpt(node)} calls a function, which is not supported in CHECK"
-        raise SqlError(message, reader.statement.at(node))
+    for column in (each for columns in reader.scope.derived.values() for each in columns.values()):
+        if column.derivation is not None and column.derivation.time is not None:
+            shown = reader.statement.excerpt(node)
+            message = f"{shown} calls a function of time, which is not supported in CHECK"
+            raise SqlError(message, reader.statement.at(node))
     return condition
 
 

@@ -16,6 +16,7 @@ from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend import literals
 from millpond.frontend.expressions import Reader, strip_parentheses
 from millpond.frontend.refusals import accept_only
+from millpond.frontend.row_expressions import mark_as_read
 from millpond.frontend.sides import Side, read_group_side, read_row_side
 from millpond.frontend.time_calls import find_time_function
 from millpond.frontend.time_comparisons import compare_as_times, compare_formats
@@ -33,7 +34,7 @@ from millpond.query.model import (
     Ref,
     Truth,
 )
-from millpond.query.types import WINDOW, Family
+from millpond.query.types import STRING, WINDOW, Family
 
 _OPS: dict[type[exp.Expr], Op] = {
     exp.LT: Op.LT,
@@ -87,9 +88,19 @@ def _read_condition(reading: _Reading, node: exp.Expr) -> Condition:
         return _read_in(reading, node)
     if isinstance(node, exp.Is):
         return _read_is_null(reading, node)
+    if isinstance(node, exp.Like) and _is_plain(node.expression):  # no wildcards: an equality
+        mark_as_read(statement, node)
+        sides = [reading.side(reading.reader, each) for each in (node.this, node.expression)]
+        if all(side.type is STRING for side in sides):
+            return compare_sides(reading.reader, sides[0], Op.EQ, sides[1], node)
     if isinstance(node, exp.Exists):
         raise SqlError(_SUBQUERY.format("EXISTS"), statement.keyword_at(node, "EXISTS"))
     return _read_boolean(reading, node)
+
+
+def _is_plain(pattern: exp.Expr) -> bool:
+    """A pattern of LIKE that only equals itself."""
+    return isinstance(pattern, exp.Literal) and pattern.is_string and not set(pattern.this) & set("%_\\")
 
 
 def list_operands(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:

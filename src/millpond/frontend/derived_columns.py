@@ -17,7 +17,8 @@ def with_derived(occurrence: Occurrence, columns: list[Column]) -> Occurrence:
     """The occurrence, of the table with these derived columns."""
     if not columns:
         return occurrence
-    return replace(occurrence, table=replace(occurrence.table, derived=tuple(columns)))
+    every = {column.name: column for column in (*occurrence.table.derived, *columns)}
+    return replace(occurrence, table=replace(occurrence.table, derived=tuple(every.values())))
 
 
 def list_window_filters(scope: Scope) -> Iterator[Condition]:

@@ -28,6 +28,7 @@ from sqlglot.schema import MappingSchema
 
 from millpond.errors import SqlError, SqlTypeError
 from millpond.frontend.constants import Bound
+from millpond.frontend.domains import count_values, find_limited_column
 from millpond.frontend.refusals import CLOCK_FUNCTIONS, RANDOM_FUNCTIONS
 from millpond.frontend.row_facts import find_facts
 from millpond.frontend.scope import Scope
@@ -123,8 +124,10 @@ def _make_column(scope: Scope, alias: str, node: exp.Expr) -> Column:
     name = _name(row, frozenset(column.name for column in table.columns))
     facts = tuple(find_facts(table, row, name, type_))
     arguments = tuple(dict.fromkeys(each.name for each in row.find_all(exp.Column)))
-    derivation = Derivation(row.sql("spark"), _to_duckdb(row, type_), facts, arguments=arguments)
-    return Column(name, type_, derivation=derivation)
+    limits = find_limited_column(table, row)
+    spark, duckdb = row.sql("spark"), _to_duckdb(row, type_)
+    derivation = Derivation(spark, duckdb, facts, arguments=arguments, limits=limits)
+    return Column(name, type_, derivation=derivation, cardinality=count_values(table, row))
 
 
 def _expand(scope: Scope, ref: Ref) -> exp.Expr:

@@ -29,7 +29,7 @@ def find_facts(table: Table, row: exp.Expr, name: str, type_: SqlType) -> Iterat
     shift = _find_shift(table, row)
     if shift is not None:
         yield Comparison(column, Op.EQ, shift, name)
-    low, high = _find_range(row, type_)
+    low, high = find_integer_range(row) if type_ in INTEGERS else (None, None)
     if low is not None and high is not None:
         yield Comparison(column, Op.GE, Literal(low, INT), name)
         yield Comparison(column, Op.LE, Literal(high, INT), name)
@@ -42,7 +42,7 @@ def _find_shift(table: Table, row: exp.Expr) -> Arithmetic | None:
     left, right = _strip(row.this), _strip(row.expression)
     if isinstance(row, exp.Add) and isinstance(right, exp.Column):
         left, right = right, left
-    by = _read_value(right)
+    by = read_value(right)
     if (
         not isinstance(left, exp.Column)
         or type(by) is not int
@@ -64,7 +64,7 @@ def _list_values(row: exp.Expr, type_: SqlType) -> list[Literal]:
     for branch in branches:
         if branch is None or isinstance(branch, exp.Null):
             continue
-        value = _read_value(branch)
+        value = read_value(branch)
         if value is None:
             return []
         if type_ is STRING and isinstance(value, str):
@@ -77,16 +77,14 @@ def _list_values(row: exp.Expr, type_: SqlType) -> list[Literal]:
     return unique if len(unique) <= _MOST_VALUES else []
 
 
-def _find_range(row: exp.Expr, type_: SqlType) -> tuple[int | None, int | None]:
+def find_integer_range(row: exp.Expr) -> tuple[int | None, int | None]:
     """The range of the integers ``x % n``, ``x & n`` and ``LEAST(GREATEST(x, a), b)``."""
-    if type_ not in INTEGERS:
-        return None, None
     if isinstance(row, exp.Mod):
-        modulus = _read_value(_strip(row.expression))
+        modulus = read_value(_strip(row.expression))
         if type(modulus) is int and modulus != 0:
             return 1 - abs(modulus), abs(modulus) - 1
     if isinstance(row, exp.BitwiseAnd):
-        masks = [v for each in (row.this, row.expression) if type(v := _read_value(each)) is int and v >= 0]
+        masks = [v for each in (row.this, row.expression) if type(v := read_value(each)) is int and v >= 0]
         return (0, min(masks)) if masks else (None, None)
     if isinstance(row, exp.Least | exp.Greatest):
         return _find_limit(row, exp.Greatest), _find_limit(row, exp.Least)
@@ -99,7 +97,7 @@ def _find_limit(row: exp.Expr, kind: type[exp.Expr]) -> int | None:
     Both ignore NULL, so LEAST(x, 5) is never more than 5, and LEAST(GREATEST(x, 0), 5) never less than 0.
     """
     operands: Sequence[exp.Expr] = [_strip(each) for each in (row.this, *row.expressions)]
-    constants = [v for each in operands if type(v := _read_value(each)) is int]
+    constants = [v for each in operands if type(v := read_value(each)) is int]
     if type(row) is kind:
         choose = max if kind is exp.Greatest else min
         return choose(constants, default=None)
@@ -116,7 +114,7 @@ def _strip(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def _read_value(node: exp.Expr) -> Scalar:
+def read_value(node: exp.Expr) -> Scalar:
     """The value of an integer or string constant; None for anything else."""
     node, sign = _strip(node), 1
     if isinstance(node, exp.Neg):

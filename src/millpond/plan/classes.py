@@ -13,7 +13,7 @@ from math import gcd, lcm
 
 from millpond.query.closure import Range
 from millpond.query.model import Ref
-from millpond.query.parts import Part
+from millpond.query.parts import Part, count_finite_values
 
 BELOW = "below"
 ABOVE = "above"
@@ -43,6 +43,7 @@ class ColumnClasses:
 
     A dense column that is joined only with integers has one class for each integer and one for each gap;
     ``grid`` is their (anchor, step).  A row whose value is in none of the ``allowed`` ranges matches nothing.
+    If ``is_counted``, only the number of the values is known, not which they are.
     """
 
     column: Ref
@@ -54,6 +55,7 @@ class ColumnClasses:
     null: bool
     grid: tuple[Fraction, Fraction] | None = None
     allowed: tuple[Range, ...] = ()
+    is_counted: bool = False
 
     def admits(self, point: Fraction | None) -> bool:
         """Whether a row with this value can be part of a match."""
@@ -91,6 +93,10 @@ def build_exact_classes(part: Part, ref: Ref, nullable: bool = True) -> ColumnCl
     if ref in part.nulls:
         return ColumnClasses(ref, Fraction(1), Fraction(0), 0, below=False, above=False, null=True)
     r = part.closure.range(ref)
+    if ref in part.closure.limited:
+        count = count_finite_values(part.select, ref, part.closure)
+        if count is not None:
+            return ColumnClasses(ref, Fraction(0), Fraction(0), count, False, False, null, is_counted=True)
     if r.low is None or r.high is None:
         raise NoPlanError(f"{ref} is unbounded")
     values = _count_values(part, ref, r.low, r.high)

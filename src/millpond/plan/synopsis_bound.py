@@ -80,6 +80,8 @@ def describe_column(part: Part, classes: ColumnClasses) -> KeptColumn:
 
 def _values_text(part: Part, classes: ColumnClasses) -> str:
     """The values with a class of their own: one, two, a range, or some of a range."""
+    if classes.is_counted:
+        return f"at most {classes.values:,} values"
     type_ = part.closure.nodes[part.closure.index[classes.column]].type
     low, high = (_value_text(part.points.value(point, type_)) for point in (classes.low, classes.high))
     if low == high:

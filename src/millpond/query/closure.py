@@ -96,9 +96,11 @@ class Closure:
         length: Matrix,
         weight: int,
         anchors: Collection[Ref] = (),
+        limited: Collection[Ref] = (),
     ) -> None:
         self.nodes = tuple(nodes)
         self.anchors = frozenset(anchors)
+        self.limited = frozenset(limited)
         self.unit = unit
         self._weight = weight  # a bound b, strict or not, is stored as b * weight - strict
         self._length = length
@@ -133,12 +135,13 @@ class Closure:
         closure._tighten(apart)
         return closure
 
-    def with_anchors(self, anchors: Collection[Ref]) -> Closure:
-        """The same closure, with columns (*anchors*) that have finitely many, unknown values.
+    def with_anchors(self, anchors: Collection[Ref], limited: Collection[Ref] = ()) -> Closure:
+        """The same closure, with columns that have finitely many values, though not between constants.
 
-        Like constants, they bound the columns that are compared with them.
+        Those of *anchors* are known from the start; like constants, they bound the columns that are compared
+        with them.  Of *limited* columns only the number of values is known, so they bound nothing else.
         """
-        return Closure(self.nodes, self.unit, self._length, self._weight, anchors)
+        return Closure(self.nodes, self.unit, self._length, self._weight, anchors, limited)
 
     # --- building ----------------------------------------------------------------------------------
 
@@ -320,7 +323,17 @@ class Closure:
     @cached_property
     def bounded(self) -> NDArray[np.bool_]:
         """Columns with finitely many values (paper 1, Definition 4.5; section 9 for dense domains)."""
+        return self.known | self.is_limited
+
+    @cached_property
+    def known(self) -> NDArray[np.bool_]:
+        """Columns with finitely many values that are known from the start."""
         return np.where(self.stepped, ~(self.unbounded_below | self.unbounded_above), self.pinned)
+
+    @cached_property
+    def is_limited(self) -> NDArray[np.bool_]:
+        """Columns of which only the number of values is known."""
+        return np.array([node.ref in self.limited for node in self.nodes], dtype=bool)
 
     def is_bounded(self, ref: Ref) -> bool:
         """The column has finitely many values."""

@@ -70,6 +70,8 @@ class Derivation:
     there is one row for each of its values.  ``gap`` is set for the edges of a session window: the
     microseconds after which it ends.  Its edges are computed as if the row had no others in its session.
     ``arguments`` are the columns that an expression is computed from, empty for a function of time.
+    ``limits`` is the argument that has finitely many values where this column is bounded above, as a string
+    has where its length is.
     """
 
     sql: str
@@ -79,16 +81,22 @@ class Derivation:
     repeated: bool = False
     gap: int | None = None
     arguments: tuple[str, ...] = ()
+    limits: str | None = None
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, declared or (with a ``derivation``) computed."""
+    """A column of a table, declared or (with a ``derivation``) computed.
+
+    ``cardinality`` is the most different values that it takes, besides NULL, if that is known otherwise than
+    from comparisons: it is declared, or it follows from the form of an expression.
+    """
 
     name: str
     type: SqlType
     nullable: bool = True
     derivation: Derivation | None = None
+    cardinality: int | None = None
 
 
 @dataclass(frozen=True)

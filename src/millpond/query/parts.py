@@ -7,18 +7,20 @@ the select into parts; if the select keeps duplicates, the parts must be disjoin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import prod
 
+from millpond.query.aggregate_functions import keeps_values
 from millpond.query.buckets import find_time_function
 from millpond.query.calendar import find_closing_unit
 from millpond.query.closure import Closure, Difference, Disequality, Node, Range
 from millpond.query.difference_bounds import Disjunction, comparison_facts, compute_hull, drop_absorbed
 from millpond.query.model import (
     TRUE,
+    Aggregate,
     And,
     Comparison,
     Condition,
@@ -26,6 +28,7 @@ from millpond.query.model import (
     IsNull,
     Literal,
     NotTrue,
+    Op,
     Or,
     Ref,
     Select,
@@ -41,9 +44,21 @@ from millpond.query.normalize import (
     push_negations,
 )
 from millpond.query.number_line import Points
-from millpond.query.trees import aliases_in, conjuncts, item_refs, refs, rename_refs, renaming, walk
-from millpond.query.types import SqlType
+from millpond.query.trees import (
+    aliases_in,
+    conjuncts,
+    find_aggregates,
+    item_refs,
+    refs,
+    rename_refs,
+    renaming,
+    walk,
+)
+from millpond.query.types import Family, SqlType
 
+# The number of characters of Unicode; strings that are longer than the limit count as if they had its length.
+CHARACTERS = 1_112_064
+_LONGEST = 64
 # The alias of the virtual stream of MIN and MAX: is there a result beyond the value of its column?
 THRESHOLD = "?"
 
@@ -129,11 +144,7 @@ def split_into_parts(select: Select, disjoint: bool) -> list[Part]:
             choices.append(Disjunction(conjunct, expand_branches(conjunct)))
         else:
             crossing.append(expand_branches(conjunct))
-    shown = item_refs(select.items) | set(select.group_by or ())
-    for fact in collect_derived_facts(select):
-        if isinstance(fact, Or) and refs(fact) <= shown:  # the values that a derived column can have
-            listed = Or((*fact.operands, *(IsNull(ref) for ref in refs(fact))))
-            choices.append(Disjunction(listed, expand_branches(listed)))
+    choices += _list_value_choices(select)
     if Truth(False) in literals or Truth(None) in literals:
         return []
     crossing = [drop_absorbed(select, points, branches) for branches in crossing]
@@ -153,6 +164,39 @@ def split_into_parts(select: Select, disjoint: bool) -> list[Part]:
         if part is not None:
             parts.append(part)
     return parts
+
+
+def _list_value_choices(select: Select) -> list[Disjunction]:
+    """The values that a CHECK or the form of an expression lists for columns that are told apart.
+
+    They are left out where there would be too many parts.  Discrete types need them less: ranges bound them.
+    """
+    shown = item_refs(select.items) | set(select.group_by or ())
+    lists = [fact for fact in collect_derived_facts(select) if refs(fact) <= shown]
+    apart = _find_distinguished_columns(select)
+    lists += [check for check in collect_checks(select) if _is_list_of_dense_values(select, check, apart)]
+    choices: list[Disjunction] = []
+    parts = 1
+    for fact in lists:
+        if isinstance(fact, Or):
+            listed = Or((*fact.operands, *(IsNull(ref) for ref in refs(fact))))
+            branches = expand_branches(listed)
+            parts *= len(branches)
+            if parts <= MAX_PARTS:
+                choices.append(Disjunction(listed, branches))
+    return choices
+
+
+def _is_list_of_dense_values(select: Select, check: Condition, told_apart: set[Ref]) -> bool:
+    """The check is ``x IN (…)``, and x a column of a dense type that is told apart."""
+    if not isinstance(check, Or) or len(refs(check)) != 1 or not refs(check) <= told_apart:
+        return False
+    (ref,) = refs(check)
+    is_list = all(
+        isinstance(each, Comparison) and each.operator is Op.EQ and isinstance(each.right, Literal)
+        for each in check.operands
+    )
+    return is_list and not select.type_of(ref).step
 
 
 def split_disjunctions(part: Part) -> list[Part]:
@@ -189,7 +233,9 @@ def add_column(part: Part, node: Node, differences: Sequence[Difference], select
     return replace(
         part,
         select=select,
-        closure=Closure.of(list(nodes.values()), known, part.apart).with_anchors(part.closure.anchors),
+        closure=Closure.of(list(nodes.values()), known, part.apart).with_anchors(
+            part.closure.anchors, part.closure.limited
+        ),
         differences=known,
         extras=(*part.extras, (node, tuple(differences))),
     )
@@ -353,7 +399,10 @@ def close_part(
     closure = Closure.of(nodes, differences, apart)
     if not closure.satisfiable:
         return None
-    closure = closure.with_anchors(_finite_columns(select, closure))
+    listed = [ref for choice in choices for ref in refs(choice.original)]
+    anchors = _finite_columns(select, closure)
+    closure = closure.with_anchors(anchors)
+    closure = closure.with_anchors(anchors, _find_limited_columns(select, closure, listed))
     where = tuple(literals) + tuple(c.original for c in choices) + excluded
     return Part(
         select=select,
@@ -388,6 +437,57 @@ def _finite_columns(select: Select, closure: Closure) -> list[Ref]:
         for n in closure.nodes
         if n.ref.occurrence in ending or _has_returning_values(select, n.ref, closure)
     ]
+
+
+def _find_limited_columns(select: Select, closure: Closure, listed: Collection[Ref]) -> list[Ref]:
+    """The columns of which only the number of values is known, if it matters.
+
+    Columns whose values a disjunction lists are not among them: the part can be split by these.
+    """
+    distinguished = _find_distinguished_columns(select) - set(listed)
+    return [
+        n.ref
+        for n in closure.nodes
+        if n.ref in distinguished
+        and not closure.is_bounded(n.ref)
+        and count_finite_values(select, n.ref, closure) is not None
+    ]
+
+
+def _find_distinguished_columns(select: Select) -> set[Ref]:
+    """The columns by which results, values of aggregates or matches are told apart."""
+    found = set(select.group_by or ())
+    for item in select.items:
+        inside = {ref for a in walk(item.expression) if isinstance(a, Aggregate) for ref in refs(a)}
+        found |= refs(item.expression) - inside
+    for aggregate in find_aggregates(select):
+        if keeps_values(aggregate):
+            found |= refs(aggregate)
+    for condition in walk(select.where):
+        if isinstance(condition, Comparison) and len(aliases_in(condition)) > 1:
+            found |= refs(condition)
+    return found
+
+
+def count_finite_values(select: Select, ref: Ref, closure: Closure) -> int | None:
+    """The most values of a column besides NULL, by its cardinality or by what limits it; None if unknown."""
+    table = select.occurrence(ref.occurrence).table
+    column = table.column(ref.column)
+    counts = [] if column.cardinality is None else [column.cardinality]
+    for other in table.derived:
+        place = Ref(ref.occurrence, other.name)
+        if other.derivation is not None and other.derivation.limits == ref.column and place in closure.index:
+            high = closure.range(place).high
+            if high is not None:
+                counts.append(count_values_up_to(column.type, int(high)))
+    return min(counts, default=None)
+
+
+def count_values_up_to(type_: SqlType, limit: int) -> int:
+    """The number of strings of at most this length, or of integers of at most this absolute value."""
+    if type_.family is not Family.STRING:
+        return 2 * max(limit, -1) + 1 if limit >= 0 else 0
+    return sum(CHARACTERS**length for length in range(min(limit, _LONGEST) + 1))
 
 
 def _has_returning_values(select: Select, ref: Ref, closure: Closure) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import chain, islice
@@ -25,7 +25,7 @@ from millpond.query.evaluate import Row, compile_condition
 from millpond.query.model import Column, Query, Ref, Table
 from millpond.query.number_line import Points
 from millpond.query.time_order import is_timed
-from millpond.query.trees import is_aggregate
+from millpond.query.trees import is_aggregate, refs
 from millpond.query.types import Domain, Family
 
 _FIRST_TIMESTAMP = datetime(2000, 1, 1)
@@ -126,12 +126,16 @@ def _build_witness(
     source: WitnessSource, candidate: WitnessCandidate, compare: str, fill: Fill
 ) -> Witness | None:
     """The witness with the values of every row; None if a value or a CHECK does not allow it."""
-    every_row = [*candidate.setup, *candidate.universe, *(p for probe in candidate.probes for p in probe)]
+    rows = [*candidate.setup, *candidate.universe, *(p for probe in candidate.probes for p in probe)]
+    if not _keeps_promises(source, candidate):
+        return None
+    fitted = {id(p): _fit_checks(source, p) for p in rows}
+    every_row = list(fitted.values())
     try:
         texts = _strings(source, every_row)
     except ValueError:
         return None
-    seconds = iter(range(len(every_row) + 1))
+    seconds = iter(range(len(rows) + 1))
     reach = max((abs(v) for p in every_row for v in p.assignment.values()), default=Fraction(0)) // 1 + 1
     tables = {o.alias: o.table for o in source.select.occurrences}
     made: dict[int, StreamRow] = {}
@@ -141,8 +145,9 @@ def _build_witness(
         if id(p) not in made or (tables[p.occurrence].time and p.timestamp is None):
             second = next(seconds)
             table = tables[p.occurrence]
-            row = _build_row(source, table, p, texts, second, _Filler(fill, Fraction(reach + second)))
-            made[id(p)] = _realise_row(source, table, p, texts, row, realiser)
+            fit = fitted[id(p)]
+            row = _build_row(source, table, fit, texts, second, _Filler(fill, Fraction(reach + second)))
+            made[id(p)] = _realise_row(source, table, fit, texts, row, realiser)
         return made[id(p)]
 
     setup = tuple(build(p) for p in candidate.setup)
@@ -152,6 +157,25 @@ def _build_witness(
     every = [*setup, *universe, *(r for probe in probes for r in probe)]
     by_name = {t.name: t for t in tables.values()}
     return witness if all(_satisfies_checks(by_name[r.stream], r.row) for r in every) else None
+
+
+def _keeps_promises(source: WitnessSource, candidate: WitnessCandidate) -> bool:
+    """Whether a larger candidate of this form would have no more values in columns that have only so many."""
+    kept = [*candidate.setup, *candidate.universe]
+    for ref in source.regions.closure.limited:
+        if len({p.assignment[ref] for p in kept if p.occurrence == ref.occurrence}) > 1:
+            return False
+    return True
+
+
+def _fit_checks(source: WitnessSource, row: CandidateRow) -> CandidateRow:
+    """The row, with a value that a CHECK lists in place of one between two of them."""
+    fitted = dict(row.assignment)
+    for ref, ranges in source.regions.part.allowed:
+        point = fitted.get(ref)
+        if point is not None and not any(point in each for each in ranges) and ranges[0].low is not None:
+            fitted[ref] = ranges[0].low
+    return replace(row, assignment=fitted)
 
 
 def _strings(source: WitnessSource, every_row: Sequence[CandidateRow]) -> dict[Fraction, str]:
@@ -237,4 +261,12 @@ def _timestamp(row: CandidateRow, second: int) -> datetime:
 
 def _satisfies_checks(table: Table, row: Row) -> bool:
     slots = {table.name: 0}
+    computed = {column.name for column in table.derived}
+    if any(ref.column in computed for check in table.checks for ref in refs(check)):
+        from millpond.runtime.derive import UncomputableError, derive_each  # here, as it imports DuckDB
+
+        try:
+            row = derive_each(table, [row])[0][0]
+        except UncomputableError:
+            return False
     return all(compile_condition(check, slots)((row,)) is not False for check in table.checks)

@@ -66,7 +66,11 @@ def check_sql(table: Table, check: Condition) -> str:
             place = Ref("", str(len(shifts)))
             shifts[node], texts[place] = place, _shift_sql(table, node)
 
+    computed = {column.name: column.derivation.sql for column in table.derived if column.derivation}
+
     def spell_ref(ref: Ref) -> str:
+        if ref.column in computed and ref not in texts:
+            return f"({computed[ref.column]})"
         return texts.get(ref) or Dialect.SPARK.name_of(ref.column)
 
     return condition_sql(substitute(check, shifts), spell_ref, Dialect.SPARK)

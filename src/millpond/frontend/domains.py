@@ -1,0 +1,160 @@
+"""How many values an expression over one row can have, where these are finitely many.
+
+They are bounded by the form of the expression (``sign(x)``, the branches of a CASE) or because its operands
+have finitely many values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from math import prod
+
+from sqlglot import exp
+
+from millpond.frontend.row_facts import find_integer_range, read_value
+from millpond.query.model import Comparison, Condition, Literal, Op, Or, Ref, Table
+from millpond.query.parts import count_values_up_to
+from millpond.query.trees import conjuncts
+from millpond.query.types import INTEGERS, STRING, Domain, SqlType
+
+# Parts of a date or of the time of day.
+_FIELDS: dict[type[exp.Expr], int] = {
+    **{exp.Month: 12, exp.Quarter: 4, exp.DayOfMonth: 31, exp.Day: 31, exp.DayOfWeek: 7, exp.DayOfYear: 366},
+    **{exp.DayOfWeekIso: 7, exp.WeekOfYear: 53, exp.Week: 53, exp.Hour: 24, exp.Minute: 60, exp.Second: 60},
+    exp.Sign: 3,
+}
+_CHOICES = (exp.Coalesce, exp.Least, exp.Greatest)
+_LENGTHS = (exp.Length, exp.ByteLength)
+
+
+def count_values(table: Table, row: exp.Expr) -> int | None:
+    """The most values of an expression besides NULL; None if they may be infinitely many.
+
+    ``row`` names the columns of the table without a qualifier.
+    """
+    if row.find(exp.Column) is None:
+        return 0 if isinstance(row, exp.Null) else 1
+    match row:
+        case exp.Paren():
+            return count_values(table, row.this)
+        case exp.Column():
+            return count_column_values(table, row.name)
+        case exp.Cast():
+            types = {exp.DType.BOOLEAN: 2, exp.DType.TINYINT: 256}
+            return types.get(row.to.this) or count_values(table, row.this)
+        case exp.Predicate() | exp.Connector() | exp.Not():
+            return 2
+        case exp.Case() | exp.If():
+            return _add(count_values(table, each) for each in _list_branches(row))
+        case exp.Nullif():
+            return count_values(table, row.this)
+        case exp.Substring() | exp.Left() | exp.Right():
+            found = _count_substrings(row)
+            if found is not None:
+                return found
+    if type(row) in _FIELDS:
+        return _FIELDS[type(row)]
+    if isinstance(row, exp.Mod | exp.BitwiseAnd) and all(_is_integer(table, each) for each in _operands(row)):
+        low, high = find_integer_range(row)
+        if low is not None and high is not None:
+            return high - low + 1
+    if isinstance(row, _CHOICES):
+        return _add(count_values(table, each) for each in _operands(row))
+    counts = [count_values(table, each) for each in _operands(row) if each.find(exp.Column)]
+    known = [each for each in counts if each is not None]
+    if not known or len(known) < len(counts):
+        return None
+    return prod(each + 1 for each in known)  # an operand may be NULL
+
+
+def _operands(row: exp.Expr) -> Iterator[exp.Expr]:
+    """What the value depends on: not the names of types and units."""
+    return (each for each in row.iter_expressions() if isinstance(each, exp.Condition))
+
+
+def _list_branches(row: exp.Expr) -> Iterator[exp.Expr]:
+    """The values between which CASE or IF chooses."""
+    if isinstance(row, exp.Case):
+        yield from (each.args["true"] for each in row.args["ifs"])
+        yield from (each for each in [row.args.get("default")] if each is not None)
+    else:
+        yield from (each for each in (row.args.get("true"), row.args.get("false")) if each is not None)
+
+
+def _add(counts: Iterable[int | None]) -> int | None:
+    every = list(counts)
+    return None if None in every else sum(each for each in every if each is not None)
+
+
+def _count_substrings(row: exp.Expr) -> int | None:
+    """The number of strings of at most the length that SUBSTRING, LEFT or RIGHT takes."""
+    length = row.args.get("length") if isinstance(row, exp.Substring) else row.expression
+    value = read_value(length) if length is not None else None
+    return count_values_up_to(STRING, value) if type(value) is int and value >= 0 else None
+
+
+def _is_integer(table: Table, node: exp.Expr) -> bool:
+    """Whether an operand is an integer column or constant."""
+    if isinstance(node, exp.Column):
+        return table.column(node.name).type in INTEGERS
+    return type(read_value(node)) is int
+
+
+def find_limited_column(table: Table, row: exp.Expr) -> str | None:
+    """The column that has finitely many values if the expression is bounded above: that of its length, or of
+    its absolute value."""
+    argument = row.this if isinstance(row, (*_LENGTHS, exp.Abs)) else None
+    if not isinstance(argument, exp.Column):
+        return None
+    type_ = table.column(argument.name).type
+    if isinstance(row, exp.Abs):
+        return argument.name if type_ in INTEGERS else None
+    return argument.name if type_ is STRING else None
+
+
+# --- columns -----------------------------------------------------------------------------------------
+
+
+def count_column_values(table: Table, name: str) -> int | None:
+    """The most values of a declared column, by its type, its cardinality or its CHECK."""
+    column = table.column(name)
+    counts = [] if column.cardinality is None else [column.cardinality]
+    low, high = _find_range(table, name, column.type)
+    if low is not None and high is not None and column.type.step:
+        counts.append(max(int((high - low) / column.type.step) + 1, 0))
+    return min(counts, default=None)
+
+
+def count_listed_values(checks: tuple[Condition, ...], column: Ref) -> int | None:
+    """The number of constants to which a CHECK restricts a column, as ``country IN ('de', 'fr')`` does."""
+    counts = []
+    for check in (each for condition in checks for each in conjuncts(condition)):
+        operands = check.operands if isinstance(check, Or) else (check,)
+        constants = [_read_constant(each, column) for each in operands]
+        if None not in constants:
+            counts.append(len(set(constants)))
+    return min(counts, default=None)
+
+
+def _read_constant(condition: Condition, column: Ref) -> object | None:
+    match condition:
+        case Comparison(left=Ref() as left, operator=Op.EQ, right=Literal(value=value)) if left == column:
+            return value
+    return None
+
+
+def _find_range(table: Table, name: str, type_: SqlType) -> tuple[Fraction | None, Fraction | None]:
+    """The range of a column by its type and by comparisons with constants in CHECK."""
+    bounded = type_.domain is Domain.BOUNDED
+    lows, highs = ([end] if bounded and end is not None else [] for end in (type_.low, type_.high))
+    for check in (each for condition in table.checks for each in conjuncts(condition)):
+        match check:
+            case Comparison(left=Ref(column=column), operator=operator, right=Literal(value=value)) if (
+                column == name and isinstance(value, int) and not isinstance(value, bool)
+            ):
+                if operator in (Op.GE, Op.GT, Op.EQ):
+                    lows.append(Fraction(value))
+                if operator in (Op.LE, Op.LT, Op.EQ):
+                    highs.append(Fraction(value))
+    return max(lows, default=None), min(highs, default=None)
