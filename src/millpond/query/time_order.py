@@ -60,8 +60,8 @@ def find_key_column(expr: Expr) -> Ref | None:
 def is_timed(part: Part, keys: Collection[Ref] = ()) -> bool:
     """Whether timestamps matter.
 
-    The part compares timestamps of streams, has finite streams, relations, or columns of which only the number
-    of values is known; or its results, which are told apart by ``keys``, close.
+    The part compares timestamps of streams, has finite streams, relations, or columns of which only the
+    number of values is known; or its results, which are told apart by ``keys``, close.
     """
     order = TimeOrder(part)
     if part.closure.anchors or part.closure.limited or order.relations:
