@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations_with_replacement
 
 import numpy as np
 
@@ -109,13 +108,13 @@ def _with_measure(need: Need, aggregate: Aggregate) -> Need:
     """
     if aggregate.argument is None or keeps_values(aggregate):
         return need
-    columns = [each for each in aggregate.arguments if not isinstance(each, Literal)]
-    products: list[Expr] = []
+    measures = [Measure(each, aggregate.function != "COUNT") for each in aggregate.arguments]
     if aggregate.function not in ("COUNT", "SUM", "AVG"):
-        pairs = combinations_with_replacement(columns, 2)
-        products = [Arithmetic("*", left, right) for left, right in pairs]
-    is_sum = aggregate.function != "COUNT"
-    return replace(need, measures=tuple(Measure(each, is_sum) for each in (*columns, *products)))
+        measures += [Measure(each, summed=True, squared=True) for each in aggregate.arguments]
+    if aggregate.others:
+        product = Arithmetic("*", aggregate.arguments[0], aggregate.arguments[1])
+        measures.append(Measure(product, summed=True))
+    return replace(need, measures=tuple(measures))
 
 
 def find_list_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
@@ -150,7 +149,7 @@ def _as_holistic(failure: Failure) -> Failure:
 
 def find_sketch_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
     """APPROX_COUNT_DISTINCT(x): COUNT(DISTINCT h(x)) of a hash h with a fixed number of values."""
-    return find_existence_need(*_project_few(part, aggregate, groups, SKETCH_REGISTERS), _GROUP, keys=groups)
+    return _find_needs_of_few(part, aggregate, groups, SKETCH_REGISTERS)
 
 
 def find_capped_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref], limit: int) -> Findings | None:
@@ -161,20 +160,17 @@ def find_capped_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref], l
     """
     if find_counted_need(part, tuple(groups), _GROUP, keys=groups)[1]:
         return None
-    needs, failures = find_existence_need(
-        *_project_few(part, aggregate, groups, limit + 1), _GROUP, keys=groups
-    )
+    needs, failures = _find_needs_of_few(part, aggregate, groups, limit + 1)
     return None if failures else ([replace(need, aggregate=aggregate) for need in needs], [])
 
 
-def _project_few(
-    part: Part, aggregate: Aggregate, groups: Sequence[Ref], values: int
-) -> tuple[Part, tuple[Ref, ...]]:
-    """The part with a column of so many values that stands for the argument, and what is projected."""
+def _find_needs_of_few(part: Part, aggregate: Aggregate, groups: Sequence[Ref], values: int) -> Findings:
+    """The needs of a COUNT(DISTINCT) that tells only so many values of its argument apart."""
     assert aggregate.argument is not None
     few = SqlType("INT", Family.NUMBER, Domain.BOUNDED, Fraction(1), Fraction(1), Fraction(values))
     column, extended = _add_derived_column(part, aggregate.argument, few)
-    return extended, (*groups, column)
+    needs, failures = find_existence_need(extended, (*groups, column), _GROUP, keys=groups)
+    return [replace(need, values=values) for need in needs], failures
 
 
 # --- AVG and MEDIAN ----------------------------------------------------------------------------------

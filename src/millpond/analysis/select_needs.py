@@ -150,15 +150,16 @@ def find_part_needs(select: Select, part: Part, distinct: bool, only_part: bool)
     needs: list[Need] = []
     failures: list[Failure] = []
     for aggregate in aggregates:
-        limit = find_highest_limit(select, aggregate)
-        capped = None if limit is None else find_capped_needs(part, aggregate, groups, limit)
-        more, failed = capped or find_aggregate_needs(part, aggregate, groups, only_part)
+        more, failed = find_aggregate_needs(part, aggregate, groups, only_part)
+        limit = _find_highest_limit(select, aggregate) if failed else None
+        if limit is not None:
+            more, failed = find_capped_needs(part, aggregate, groups, limit) or (more, failed)
         needs += more
         failures += failed
     return needs, failures
 
 
-def find_highest_limit(select: Select, aggregate: Aggregate) -> int | None:
+def _find_highest_limit(select: Select, aggregate: Aggregate) -> int | None:
     """The greatest constant that HAVING compares a COUNT(DISTINCT) with; None if it is used otherwise."""
     if aggregate.function != "COUNT" or not aggregate.distinct:
         return None

@@ -182,9 +182,12 @@ def _read_call(scope: Scope, node: exp.Expr) -> AggregateCall:
         constants = (_read_fraction(scope, node.args["quantile"]),)
         share = name_expression(statement, node.args["quantile"])
         last = "1" if isinstance(node, exp.Quantile) else "10000"
-        accuracy = node.args.get("accuracy")
-        last = last if accuracy is None else name_expression(statement, accuracy)
+        given = node.args.get("accuracy")
+        last = last if given is None else name_expression(statement, given)
         name = f"{called}({_ARGUMENTS}, {share}, {last})"
+    accuracy = node.args.get("accuracy")
+    if accuracy is not None:
+        constants = (*constants, _read_number(scope, accuracy))
     if type(node) in _BY_TIME:
         arguments = (*arguments, _find_time(scope, node, called.upper()))
         name = f"{called}({name_expression(statement, arguments[0])})"
@@ -261,6 +264,16 @@ def _find_name(statement: Statement, node: exp.Expr) -> str:
     first, _ = statement.span(node)
     is_called = statement.word(first + 1) == "(" and statement.word(first).isidentifier()
     return statement.word(first).lower() if is_called else _NAMES.get(type(node), type(node).__name__).lower()
+
+
+def _read_number(scope: Scope, node: exp.Expr) -> Literal:
+    """A constant number."""
+    found = read_constant(scope.statement, node)
+    literal = found.expression if found is not None else None
+    if not isinstance(literal, Literal) or type(literal.value) not in (int, float, Decimal):
+        message = f"{scope.statement.excerpt(node)} is not a constant number"
+        raise SqlError(message, scope.statement.at(node))
+    return literal
 
 
 def _read_fraction(scope: Scope, node: exp.Expr) -> Literal:

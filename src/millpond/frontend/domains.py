@@ -13,8 +13,8 @@ from math import prod
 from sqlglot import exp
 
 from millpond.frontend.row_facts import find_integer_range, read_value
+from millpond.query.finite_columns import count_values_up_to
 from millpond.query.model import Comparison, Condition, Literal, Op, Or, Ref, Table
-from millpond.query.parts import count_values_up_to
 from millpond.query.trees import conjuncts
 from millpond.query.types import INTEGERS, STRING, Domain, SqlType
 

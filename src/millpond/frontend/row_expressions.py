@@ -7,11 +7,11 @@ list of functions here.  Refused are only expressions that are not functions of 
 subqueries, OVER, functions that make several rows, random numbers and the current time, and functions that
 sqlglot does not know, which might be any of these.
 
-Read are conditions of WHERE, ON and CHECK, select items, GROUP BY, arguments of aggregates and FILTER.  Limits:
-the value of an expression has a type of the language (no ARRAY, MAP, STRUCT or
-BINARY, which are possible inside); in WHERE and ON an expression has columns of one occurrence, and not of
-one that an outer join can replace by NULLs.  Expressions over aggregates or over several occurrences in the
-select list are projections (``projections``); HAVING has none.
+Read are conditions of WHERE, ON and CHECK, select items, GROUP BY, arguments of aggregates and FILTER.  The
+value of an expression has a type of the language (no ARRAY, MAP, STRUCT or BINARY, which are possible
+inside); in WHERE and ON an expression has columns of one occurrence, and not of one that an outer join can
+replace by NULLs.  Expressions over aggregates or over several occurrences in the select list are projections
+(``projections``); HAVING has none.
 """
 
 from __future__ import annotations

@@ -21,10 +21,14 @@ from millpond.query.trees import is_aggregate
 
 @dataclass(frozen=True)
 class Measure:
-    """What is added up over the rows of a class: the non-null values of an expression, or their count."""
+    """What is added up over the rows of a class: the non-null values of an expression, or their count.
+
+    If ``squared``, the squares of integers are added up.
+    """
 
     expression: Expr
     summed: bool
+    squared: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class Need:
     ``counted``: how often does each combination of ``projected`` values occur, with ``measures`` added up.
     Otherwise only its existence matters.  ``outer_columns`` are columns of occurrences out of scope with
     which those in scope are compared.  With ``wait``, matches count from the time when they have a partner.
+    ``values`` is set if only so many different values of the aggregate's argument are kept for each class of
+    rows, or so many registers of a sketch; no engine does this.
     """
 
     part: Part
@@ -68,6 +74,7 @@ class Need:
     measures: tuple[Measure, ...] = ()
     aggregate: Aggregate | None = None
     wait: PartnerWait | None = None
+    values: int | None = None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from millpond.plan.classes import ColumnClasses
+from millpond.plan.needs import Measure
 from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, KeptColumn, State
 from millpond.plan.synopses import ExactPlan, Extreme, StreamPlan, merge_shared
 from millpond.query.derived_names import strip_mark
@@ -48,8 +49,14 @@ def _describe_stream(part: Part, plan: StreamPlan) -> Kept:
 
 
 def _describe_counts(plan: StreamPlan) -> tuple[str, ...]:
-    sums = [f"{'sum' if m.summed else 'count'} of {expression_text(m.expression)}" for m in plan.measures]
+    sums = [f"{_name_measure(m)} of {expression_text(m.expression)}" for m in plan.measures]
     return ("count", *sums)
+
+
+def _name_measure(measure: Measure) -> str:
+    if measure.squared:
+        return "sum of squares"
+    return "sum" if measure.summed else "count"
 
 
 def _describe_rows(part: Part, plan: StreamPlan) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from datetime import date
 from pathlib import Path
 
 from millpond.analysis.decide import decide
-from millpond.analysis.select_needs import find_highest_limit
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
 from millpond.engines.lookup.declaration import find_lookup_tables
 from millpond.engines.lookup.plan import LookupPlan, plan_lookups
@@ -29,10 +28,9 @@ from millpond.query.model import (
     Table,
 )
 from millpond.query.result_times import is_revised
-from millpond.query.trees import find_aggregates, is_projection
+from millpond.query.trees import is_projection
 from millpond.query.types import Domain, Family, SqlType
 
-_RUN = ("COUNT", "SUM", "AVG", "MIN", "MAX", "MEDIAN")
 # Columns that the output has besides those of the query.
 RESERVED = ("_kind", "_note", "_revision", "_retracted")
 
@@ -95,7 +93,6 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
             if gap := _find_block_gap(verdict, table):
                 raise MillpondError(f"the subquery {name} is checked, but not run: {gap}")
             _check_runnable(verdict.blocks[name], None, None)
-    _check_aggregates(verdict.query)
     for table in verdict.query.tables.values():
         if table.source is None and table.block is None:
             kind = "stream" if table.streaming else "relation"
@@ -108,16 +105,6 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
             raise MillpondError(
                 f"the output column {name} has a reserved name", remedy="give it another alias"
             )
-
-
-def _check_aggregates(query: Query) -> None:
-    """Refuse aggregates that no engine computes."""
-    for select in query.selects:
-        for aggregate in find_aggregates(select):
-            is_plain = aggregate.function in _RUN and not aggregate.others
-            is_capped = find_highest_limit(select, aggregate) is not None
-            if not is_plain or is_capped or (aggregate.distinct and aggregate.function != "COUNT"):
-                raise MillpondError(f"{aggregate.text} is checked, but not run")
 
 
 def _find_block_gap(verdict: Verdict, table: Table) -> str | None:

@@ -15,6 +15,7 @@ from millpond.frontend.select import unique_names
 from millpond.query.model import Aggregate, Expr, Query, Ref, Table
 from millpond.query.trees import substitute, walk
 from millpond.query.types import TIMESTAMP, find_type
+from millpond.runtime.aggregates import call_sql
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, expression_sql
 from millpond.spark.operators.output import TAIL_SCHEMA
@@ -175,11 +176,7 @@ def _render_item(expression: Expr) -> str:
     calls: dict[Expr, Ref] = {}
     for node in walk(expression):
         if isinstance(node, Aggregate):
-            argument = (
-                "*" if node.argument is None else expression_sql(node.argument, _spell_ref, Dialect.SPARK)
-            )
-            distinct = "DISTINCT " if node.distinct else ""
-            calls[node] = Ref("", f"{node.function}({distinct}{argument})")
+            calls[node] = Ref("", call_sql(node, _spell_ref))
     return expression_sql(substitute(expression, calls), _spell_ref, Dialect.SPARK)
 
 

@@ -17,6 +17,7 @@ engines that would accept its queries, too.
 from __future__ import annotations
 
 from millpond.errors import MillpondError
+from millpond.plan.computed_aggregates import explain_uncomputed
 from millpond.spark.budgeted import BudgetedEngine
 from millpond.spark.exact import ExactEngine
 from millpond.spark.job import Engine, Job
@@ -38,10 +39,20 @@ ENGINES: tuple[Engine, ...] = (
 
 
 def choose_engine(job: Job) -> Engine:
-    """The first engine that accepts the job.  Raises MillpondError if none can write updates of sessions."""
+    """The first engine that accepts the job.
+
+    Raises MillpondError if none can write updates of sessions, or computes an aggregate.
+    """
     if job.updates and any(select.session is not None for select in job.query.selects):
         raise MillpondError(
             "a session cannot be written whenever it changes (updates)",
             remedy="leave the option out; then each session is written once, when it ends",
         )
-    return next(engine for engine in ENGINES if engine.accepts(job))
+    engine = next(engine for engine in ENGINES if engine.accepts(job))
+    own_state = isinstance(engine, TimedEngine | ExactEngine)
+    for each in [*([job] if own_state else []), *job.blocks.values()]:
+        plan = each.verdict.timed or each.verdict.plan
+        uncomputed = None if plan is None else explain_uncomputed(plan)
+        if uncomputed is not None:
+            raise MillpondError(uncomputed)
+    return engine

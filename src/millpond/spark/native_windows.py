@@ -14,11 +14,13 @@ from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from millpond.plan.computed_aggregates import explain_uncomputed
 from millpond.query.buckets import find_bucket, find_time_function
 from millpond.query.durations import parse_duration
 from millpond.query.model import Aggregate, Expr, Occurrence, Query, Ref, Select, Session, Table
 from millpond.query.trees import find_aggregates, is_aggregate, item_refs, refs, substitute
 from millpond.query.types import TIMESTAMP
+from millpond.runtime.aggregates import call_sql
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 from millpond.spark.answer import NO_NOTE, WATERMARK_DELAY, AnswerFrame, infer_result_schema, quoted
@@ -39,8 +41,8 @@ from millpond.spark.stream_static import prefix_columns, prefixed_name
 # The timestamp of a row; the end of its group; whether the row only announces the end of the input.
 TIME, END, IS_SENTINEL = "_time", "_end", "_is_sentinel"
 _COPIES, _SESSION, _ALL = "_copies", "_session", "_all"
-# The aggregates whose state has a fixed size.
-_AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+# The aggregates that the timed engine computes better: it counts values, where Spark has one row for all.
+_COUNTED = ("MEDIAN", "PERCENTILE", "PERCENTILE_DISC")
 _MILLISECOND = 1_000
 # With this setting, Spark does not scan a source for a filter that is always false.
 _PRUNES_STREAMS = "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"
@@ -55,13 +57,14 @@ class NativeEngine:
         """Whether Spark's operators give the answer, within the proven bound.
 
         They also keep the groups of rows that the watermark has not passed.  So if the verdict promises a
-        number of entries, the timed engine, which lets such rows wait, runs the groups; Spark's sessions
-        come after rows that wait.
+        number of entries, the timed engine, which lets such rows wait, runs the groups if it computes their
+        aggregates; Spark's sessions come after rows that wait.
         """
         if job.verdict.timed is None or job.updates or job.blocks:
             return False
         closing = find_closing_select(job.query)
-        return closing is not None and (closing.has_sessions or job.verdict.state.entries is None)
+        is_only = job.verdict.timed is not None and explain_uncomputed(job.verdict.timed) is not None
+        return closing is not None and (closing.has_sessions or is_only or job.verdict.state.entries is None)
 
     def build(self, job: Job) -> AnswerFrame:
         closing = find_closing_select(job.query)
@@ -179,7 +182,7 @@ def _has_repeated_rows(select: Select) -> bool:
 
 
 def _is_native(aggregate: Aggregate) -> bool:
-    return aggregate.function in _AGGREGATES and not aggregate.distinct
+    return aggregate.function not in _COUNTED and not aggregate.distinct
 
 
 # --- rows ------------------------------------------------------------------------------------------------
@@ -314,7 +317,15 @@ def _aggregate_sql(aggregate: Aggregate) -> str:
     """An aggregate in a form that Spark accepts in a stream."""
     if aggregate.argument is None:
         return "count(1)"
-    argument = expression_sql(aggregate.argument, prefixed_name, Dialect.SPARK)
-    if aggregate.distinct:
-        return f"size(collect_set({argument}))"
-    return f"{aggregate.function.lower()}({argument})"
+    if not aggregate.distinct:
+        return call_sql(aggregate, prefixed_name)
+    columns = [expression_sql(each, prefixed_name, Dialect.SPARK) for each in aggregate.arguments]
+    given = " AND ".join(f"{each} IS NOT NULL" for each in columns)
+    fields = ", ".join(f"'v{i}', {each}" for i, each in enumerate(columns))
+    values = f"collect_set(CASE WHEN {given} THEN named_struct({fields}) END)"
+    if aggregate.function == "COUNT":
+        return f"size({values})"
+    # Adding 0 gives the sums the type that SUM has.
+    zero = f"sum({columns[0]} - {columns[0]})"
+    total = f"aggregate({values}, {zero}, (total, each) -> total + each.v0)"
+    return total if aggregate.function == "SUM" else f"CAST({total} AS DOUBLE) / size({values})"

@@ -15,9 +15,11 @@ from millpond.engines.exact.slots import Slot
 from millpond.query.model import Aggregate, Expr, Ref, Select
 from millpond.query.parts import Part
 from millpond.query.trees import aliases_in, conjuncts
-from millpond.runtime.aggregates import groups_sql
+from millpond.runtime.aggregates import adds_squares, adds_values, groups_sql, value_sql
 from millpond.runtime.sql import Dialect, all_of, condition_sql, expression_sql
 from millpond.runtime.terms import Version
+
+_SUMS = "sum(w) AS w, sum(t) AS t, sum(q) AS q"
 
 
 @dataclass(frozen=True)
@@ -115,27 +117,29 @@ def grouped_sql(
 
 
 def _matches_sql(select: Select, aggregate: Aggregate | None, join: SlotJoin, version: Version) -> str:
-    """The matches of a part for ``groups_sql``: ``v``, ``w`` and ``t`` by group.
+    """The matches of a part for ``groups_sql``: ``v``, ``w``, ``t`` and ``q`` by group.
 
-    Where a slot has a measure of the argument, ``w`` and ``t`` come from it, and ``v`` is NULL.
+    Where a slot has a measure of the argument, ``w``, ``t`` and ``q`` come from it, and ``v`` is NULL.
     """
     keys = [f"{join.sql(ref)} AS g{i}" for i, ref in enumerate(select.group_by or ())]
     source = join.from_sql([version] * len(join.slots))
     names = [f"g{i}" for i in range(len(keys))]
     argument = aggregate.argument if aggregate is not None else None
-    sums = aggregate is not None and aggregate.function in ("SUM", "AVG")
+    sums = adds_values(aggregate)
     measured = _find_measure(join, aggregate, sums)
     if measured is not None:
         position, number = measured
         table, others = f"x{position}", join.weight(without=position)
+        square = _find_square(join, position, number)
         values = [
             "NULL AS v",
             f"CAST({table}.filled{number} AS HUGEINT) * {others} AS w",
             f"{table}.total{number} * {others} AS t",
+            "0 AS q" if square is None else f"{table}.total{square} * {others} AS q",
         ]
     else:
-        value = join.sql(argument) if argument is not None else "NULL"
-        values = [f"{value} AS v", f"{join.weight()} AS w", "0 AS t"]
+        value = "NULL" if aggregate is None or argument is None else value_sql(aggregate, join.sql)
+        values = [f"{value} AS v", f"{join.weight()} AS w", "0 AS t", "0 AS q"]
     weighed = any(join.counted)
     ids = [
         f"x{i}.{key} AS i{i}_{key}"
@@ -151,17 +155,18 @@ def _matches_sql(select: Select, aggregate: Aggregate | None, join: SlotJoin, ve
             inner = f"SELECT DISTINCT {', '.join([*keys, *values])} {source}"
         return _sum_matches(names, inner)
     total = "v * w AS t" if sums else "0 AS t"
+    squares = "CAST(v AS HUGEINT) * v * w AS q" if adds_squares(aggregate) else "0 AS q"
     columns = ", ".join([*names, "v"])
     counted = f"SELECT {columns}, sum(w) AS w FROM ({inner}) GROUP BY {columns}"
     nonnull = "CASE WHEN v IS NULL THEN CAST(0 AS HUGEINT) ELSE w END AS w"
-    return f"SELECT {columns}, {nonnull}, {total} FROM ({counted})"
+    return f"SELECT {columns}, {nonnull}, {total}, {squares} FROM ({counted})"
 
 
 def _sum_matches(names: Sequence[str], inner: str) -> str:
     if not names:
-        return f"SELECT NULL AS v, sum(w) AS w, sum(t) AS t FROM ({inner}) HAVING count(*) > 0"
+        return f"SELECT NULL AS v, {_SUMS} FROM ({inner}) HAVING count(*) > 0"
     columns = ", ".join(names)
-    return f"SELECT {columns}, NULL AS v, sum(w) AS w, sum(t) AS t FROM ({inner}) GROUP BY {columns}"
+    return f"SELECT {columns}, NULL AS v, {_SUMS} FROM ({inner}) GROUP BY {columns}"
 
 
 def _find_measure(join: SlotJoin, aggregate: Aggregate | None, sums: bool) -> tuple[int, int] | None:
@@ -175,6 +180,14 @@ def _find_measure(join: SlotJoin, aggregate: Aggregate | None, sums: bool) -> tu
         return None
     for i, ((_, slot), counted) in enumerate(zip(join.slots, join.counted, strict=True)):
         for number, measure in enumerate(slot.plan.measures):
-            if counted and measure.expression == aggregate.argument and (measure.summed or not sums):
+            is_plain = measure.expression == aggregate.argument and not measure.squared
+            if counted and is_plain and (measure.summed or not sums):
                 return i, number
     return None
+
+
+def _find_square(join: SlotJoin, position: int, number: int) -> int | None:
+    """The number of the measure with the squares of another measure of the same slot."""
+    measures = join.slots[position][1].plan.measures
+    squares = [i for i, m in enumerate(measures) if m.squared and m.expression == measures[number].expression]
+    return squares[0] if squares else None

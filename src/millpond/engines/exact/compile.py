@@ -24,7 +24,7 @@ from millpond.plan.synopses import (
     sharing_key,
 )
 from millpond.query.canonical import canonical_text
-from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
+from millpond.query.model import Aggregate, Expr, Literal, Query, Ref, Select, Table, Term
 from millpond.query.parts import THRESHOLD, Part
 from millpond.query.trees import conjuncts, find_aggregates, is_aggregate, refs
 from millpond.runtime.aggregates import has_monotone_having
@@ -221,7 +221,7 @@ class _SelectJoins:
         if aggregate is not None and aggregate.argument is not None:
             together = self._parts_of(aggregate)[plan.need.part.condition]
             if not any(self.needs[position].need.measures for position in together):
-                used.append(aggregate.argument)
+                used += [each for each in aggregate.arguments if not isinstance(each, Literal)]
         return used
 
     def _parts_of(self, aggregate: Aggregate) -> dict[object, list[int]]:

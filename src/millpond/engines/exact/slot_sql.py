@@ -14,6 +14,7 @@ from millpond.engines.exact.slots import Slot
 from millpond.plan.synopses import AMONG, UNDER, Extreme
 from millpond.query.model import Ref
 from millpond.query.types import Family
+from millpond.runtime.aggregates import sum_squares_sql
 from millpond.runtime.sql import Dialect, all_of, number_sql
 
 # The column with the number of the extreme that a row is kept for.
@@ -41,6 +42,7 @@ def _count_rows(slot: Slot, rows: str) -> str:
     for i, measure in enumerate(slot.plan.measures):
         column = slot.measure_name(i)
         total = f"sum({column})" if measure.summed else "0"
+        total = sum_squares_sql(column) if measure.squared else total
         kept += [f"count({column}) AS filled{i}", f"{total} AS total{i}"]
     return _group_by_class(slot, kept, rows)
 

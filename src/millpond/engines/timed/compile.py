@@ -30,7 +30,7 @@ from millpond.engines.timed.result_sql import (
     build_counted_matches,
     closing_columns,
     extreme_value,
-    find_median_argument,
+    find_counted_argument,
     group_columns,
     group_keys,
     match_expression,
@@ -41,13 +41,14 @@ from millpond.engines.timed.value_sql import to_micros
 from millpond.plan.closing import Closing, find_closings
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan, find_separate_needs
 from millpond.plan.partial_matches import TimedNeed, find_tested_retention
+from millpond.query.aggregate_functions import ORDERED, Memory, find_memory
 from millpond.query.canonical import canonical_text
 from millpond.query.durations import parse_duration, parse_rate
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
 from millpond.query.parts import THRESHOLD
 from millpond.query.time_order import TimeOrder, find_time_columns
 from millpond.query.trees import find_aggregates, is_aggregate, refs
-from millpond.runtime.aggregates import groups_sql, has_monotone_having
+from millpond.runtime.aggregates import adds_squares, adds_values, groups_sql, has_monotone_having, value_sql
 from millpond.runtime.arrow_ipc import schema_to_bytes
 from millpond.runtime.sql import Dialect
 from millpond.runtime.terms import TermSql, Version
@@ -275,7 +276,7 @@ class _TimedCompiler:
                 if separate and need.counted:
                     results[need.aggregate].append(self._add_combined(need, separate, target))
                 elif not separate and need.counted:
-                    shared.setdefault(find_median_argument(need.aggregate), []).append(need)
+                    shared.setdefault(find_counted_argument(need.aggregate), []).append(need)
                 elif not separate:
                     results[need.aggregate].append(self._add_existence(need, target))
             for median, together in shared.items():
@@ -304,9 +305,9 @@ class _TimedCompiler:
     def _add_combined(self, counted: Need, others: Sequence[Need], target: _Target) -> _KeptResult:
         """The matches of a counted need, for every combination of groups that the other needs have found."""
         select = target.select
-        ((_, result),) = self._add_counted([counted], target, find_median_argument(counted.aggregate))
+        ((_, result),) = self._add_counted([counted], target, find_counted_argument(counted.aggregate))
         found = [(need, self._add_existence(replace(need, aggregate=None), target).table) for need in others]
-        columns = ", ".join([*(f"g{i}" for i in range(len(select.group_by or ()))), "v", "w", "t"])
+        columns = ", ".join([*(f"g{i}" for i in range(len(select.group_by or ()))), "v", "w", "t", "q"])
 
         def sql(version: Version) -> str:
             joined = f"({result.sql(version)})"
@@ -318,30 +319,38 @@ class _TimedCompiler:
         return _KeptResult(result.table, sql)
 
     def _add_existence(self, need: Need, target: _Target) -> _KeptResult:
-        """The groups with the values of an aggregate's argument; for MIN and MAX, with the best value."""
+        """The groups with the values of an aggregate's argument; for MIN and MAX, with the best value.
+
+        MIN_BY and MAX_BY have the value of another column with it; so only rows of one stream match.
+        """
         select, aggregate = target.select, need.aggregate
         groups = set(select.group_by or ())
         argument = aggregate.argument if aggregate is not None else None
         keys = group_keys(select, need)
-        by_requirement = argument is not None and THRESHOLD in need.scope
-        shown = groups if argument is None or by_requirement else groups | refs(argument)
+        is_ordered = aggregate is not None and aggregate.function in ORDERED
+        by_requirement = argument is not None and THRESHOLD in need.scope and not is_ordered
+        shown = groups if aggregate is None or by_requirement else groups | refs(aggregate)
         sql = self._match_sql(need, shown, target.closing)
         value = "NULL"
-        if argument is not None:
-            value = extreme_value(sql, argument) if by_requirement else match_expression(sql, argument)
+        if aggregate is not None and argument is not None:
+            value = (
+                extreme_value(sql, argument)
+                if by_requirement
+                else value_sql(aggregate, lambda each: match_expression(sql, each))
+            )
         closing = closing_columns(sql, target.closing)
         columns = ", ".join([*group_columns(sql, select), f"{value} AS v", *closing])
         rows = f"SELECT DISTINCT {columns} FROM {sql.tables(sql.complete).new}"
         merge = "SELECT DISTINCT * FROM rows"
-        if aggregate is not None and aggregate.function in ("MIN", "MAX"):
-            best = f"{aggregate.function.lower()}(v) AS v"
+        if aggregate is not None and find_memory(aggregate) is Memory.EXTREME:
+            best = f"{aggregate.function[:3].lower()}(v) AS v"
             group = " GROUP BY ALL" if keys else " HAVING count(*) > 0"
             merge = f"SELECT {', '.join([*keys, best, *([CLOSES] if closing else [])])} FROM rows{group}"
         name = self._add_need(sql, rows, merge, target)
         number = "CASE WHEN v IS NULL THEN 0 ELSE 1 END" if argument is not None else "1"
-        adding = aggregate is not None and aggregate.function in ("SUM", "AVG")
-        total = "v AS t" if adding else "0 AS t"
-        selected = ", ".join([*keys, "v", f"CAST({number} AS HUGEINT) AS w", total])
+        total = "v AS t" if adds_values(aggregate) else "0 AS t"
+        square = "CAST(v AS HUGEINT) * v AS q" if adds_squares(aggregate) else "0 AS q"
+        selected = ", ".join([*keys, "v", f"CAST({number} AS HUGEINT) AS w", total, square])
         return _KeptResult(name, lambda version: f"SELECT {selected} FROM {version.of(name)}")
 
     def _add_counted(

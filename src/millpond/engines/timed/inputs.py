@@ -14,6 +14,7 @@ from millpond.plan.partial_matches import TimedNeed
 from millpond.query.model import NullRow, Ref
 from millpond.query.time_order import find_time_column, find_time_columns
 from millpond.query.trees import aliases_in, conjuncts, refs
+from millpond.runtime.aggregates import sum_squares_sql
 from millpond.runtime.arrow_ipc import schema_to_bytes, table_to_bytes
 from millpond.runtime.duckdb import get_process_duckdb
 from millpond.runtime.filters import column_sql, quoted_column, row_filter_sql
@@ -103,6 +104,7 @@ def _reduce_sql(timed: TimedNeed, table: InputTable, is_divided: bool) -> str:
         for i, measure in _own_measures(timed, table):
             argument = table.batch_column(f"m{i}")
             total = f"sum({argument})" if measure.summed else "0"
+            total = sum_squares_sql(argument) if measure.squared else total
             selected += [f"count({argument}) AS f{i}", f"{total} AS s{i}"]
     return (
         f"SELECT {', '.join(selected)} FROM batch WHERE {keys['t']} IS NOT NULL "

@@ -8,6 +8,7 @@ from millpond.engines.timed.partial_match_sql import PartialMatchSql
 from millpond.engines.timed.value_sql import from_number, to_micros
 from millpond.plan.closing import Closing
 from millpond.plan.needs import Measure, Need
+from millpond.query.aggregate_functions import Memory, find_memory
 from millpond.query.model import Aggregate, Expr, Ref, Select
 from millpond.query.parts import THRESHOLD, type_of
 from millpond.query.trees import refs, substitute
@@ -70,22 +71,23 @@ def group_columns(sql: PartialMatchSql, select: Select) -> list[str]:
     return [f"{match_expression(sql, ref)} AS {key}" for key, ref in groups]
 
 
-def find_median_argument(aggregate: Aggregate | None) -> Expr | None:
-    """The argument of MEDIAN, whose values must all be counted."""
-    return aggregate.argument if aggregate is not None and aggregate.function == "MEDIAN" else None
+def find_counted_argument(aggregate: Aggregate | None) -> Expr | None:
+    """The argument of MEDIAN and its like, whose values must all be counted."""
+    return aggregate.argument if aggregate is not None and find_memory(aggregate) is Memory.VALUES else None
 
 
 def build_counted_matches(
     need: Need, measures: Sequence[Measure], keys: Sequence[str], table: str
 ) -> Callable[[Version], str]:
     """An aggregate's matches, from a result table with counts that it may share with others."""
-    if find_median_argument(need.aggregate) is not None:
+    square = "0"
+    if find_counted_argument(need.aggregate) is not None:
         value, number, total = "v", "CASE WHEN v IS NULL THEN 0 ELSE n END", "0"
     elif need.measures:
-        (measure,) = need.measures
-        position = measures.index(measure)
+        position = measures.index(need.measures[0])
         value, number, total = "NULL AS v", f"f{position}", f"s{position}"
+        square = "".join(f"s{measures.index(each)}" for each in need.measures if each.squared) or "0"
     else:
         value, number, total = "NULL AS v", "n", "0"
-    columns = ", ".join([*keys, value, f"CAST({number} AS HUGEINT) AS w", f"{total} AS t"])
+    columns = ", ".join([*keys, value, f"CAST({number} AS HUGEINT) AS w", f"{total} AS t", f"{square} AS q"])
     return lambda version: f"SELECT {columns} FROM {version.of(table)}"

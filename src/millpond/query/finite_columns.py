@@ -1,0 +1,99 @@
+"""Columns with finitely many values that do not lie between constants.
+
+Of *anchors* the values are known from the start, as those of a relation.  Of *limited* columns only their
+number is: it is declared, or it follows from the form of an expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from millpond.query.aggregate_functions import keeps_values
+from millpond.query.buckets import find_time_function
+from millpond.query.calendar import find_closing_unit
+from millpond.query.closure import Closure
+from millpond.query.model import Aggregate, Comparison, Ref, Select
+from millpond.query.trees import aliases_in, find_aggregates, refs, walk
+from millpond.query.types import Family, SqlType
+
+# The number of characters of Unicode; strings that are longer than the limit count as if they had its length.
+CHARACTERS = 1_112_064
+_LONGEST = 64
+
+
+def find_anchors(select: Select, closure: Closure) -> list[Ref]:
+    """The columns with finitely many values that are not known.
+
+    They are those of relations, those of streams whose timestamps are bounded above (only boundedly many rows
+    come before any timestamp), and functions of time whose values return, such as a formatted hour.
+    """
+    ending = set()
+    for o in select.occurrences:
+        time = Ref(o.alias, o.table.time) if o.table.time else None
+        if not o.table.streaming or (time in closure.index and closure.range(time).high is not None):
+            ending.add(o.alias)
+    return [
+        n.ref
+        for n in closure.nodes
+        if n.ref.occurrence in ending or _has_returning_values(select, n.ref, closure)
+    ]
+
+
+def find_limited_columns(select: Select, closure: Closure, listed: Collection[Ref]) -> list[Ref]:
+    """The columns of which only the number of values is known, if it matters.
+
+    Columns whose values a disjunction lists are not among them: the part can be split by these.
+    """
+    distinguished = find_distinguished_columns(select) - set(listed)
+    return [
+        n.ref
+        for n in closure.nodes
+        if n.ref in distinguished
+        and not closure.is_bounded(n.ref)
+        and count_finite_values(select, n.ref, closure) is not None
+    ]
+
+
+def find_distinguished_columns(select: Select) -> set[Ref]:
+    """The columns by which results, values of aggregates or matches are told apart."""
+    found = set(select.group_by or ())
+    for item in select.items:
+        inside = {ref for a in walk(item.expression) if isinstance(a, Aggregate) for ref in refs(a)}
+        found |= refs(item.expression) - inside
+    for aggregate in find_aggregates(select):
+        if keeps_values(aggregate):
+            found |= refs(aggregate)
+    for condition in walk(select.where):
+        if isinstance(condition, Comparison) and len(aliases_in(condition)) > 1:
+            found |= refs(condition)
+    return found
+
+
+def count_finite_values(select: Select, ref: Ref, closure: Closure) -> int | None:
+    """The most values of a column besides NULL, by its cardinality or by what limits it; None if unknown."""
+    table = select.occurrence(ref.occurrence).table
+    column = table.column(ref.column)
+    counts = [] if column.cardinality is None else [column.cardinality]
+    for other in table.derived:
+        place = Ref(ref.occurrence, other.name)
+        if other.derivation is not None and other.derivation.limits == ref.column and place in closure.index:
+            high = closure.range(place).high
+            if high is not None:
+                counts.append(count_values_up_to(column.type, int(high)))
+    return min(counts, default=None)
+
+
+def count_values_up_to(type_: SqlType, limit: int) -> int:
+    """The number of strings of at most this length, or of integers of at most this absolute value."""
+    if type_.family is not Family.STRING:
+        return 2 * max(limit, -1) + 1 if limit >= 0 else 0
+    return sum(CHARACTERS**length for length in range(min(limit, _LONGEST) + 1))
+
+
+def _has_returning_values(select: Select, ref: Ref, closure: Closure) -> bool:
+    """Whether the column is a function of time with finitely many values, whose range is not known."""
+    function = find_time_function(select, ref)
+    if function is None or find_closing_unit([function]) is not None:
+        return False
+    values = closure.range(ref)
+    return values.low is None or values.high is None
