@@ -49,8 +49,8 @@ def choose_engine(job: Job) -> Engine:
             remedy="leave the option out; then each session is written once, when it ends",
         )
     engine = next(engine for engine in ENGINES if engine.accepts(job))
-    own_state = isinstance(engine, TimedEngine | ExactEngine)
-    for each in [*([job] if own_state else []), *job.blocks.values()]:
+    has_own_state = isinstance(engine, TimedEngine | ExactEngine)
+    for each in (job, *job.blocks.values()) if has_own_state else ():
         plan = each.verdict.timed or each.verdict.plan
         uncomputed = None if plan is None else explain_uncomputed(plan)
         if uncomputed is not None:
