@@ -12,7 +12,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from millpond.query.aggregate_functions import aggregate_values, drop_nulls
+from millpond.query.aggregate_functions import aggregate_values, drop_nulls, is_tuple
 from millpond.query.model import (
     Aggregate,
     And,
@@ -100,7 +100,7 @@ def compile_condition(cond: Condition, slots: Mapping[str, int]) -> Truther:
         case Truth(value=value):
             return lambda _: value
         case Comparison(left=left, operator=op, right=right):
-            a, b, compare = compile_expression(left, slots), compile_expression(right, slots), op.compare
+            a, b, compare = compile_expression(left, slots), compile_expression(right, slots), op.function
 
             def compare_values(rows: Sequence[Row]) -> bool | None:
                 x, y = a(rows), b(rows)
@@ -141,6 +141,8 @@ def compile_argument(aggregate: Aggregate, slots: Mapping[str, int]) -> Valuer:
     values = [compile_expression(each, slots) for each in columns]
     if not values:
         return lambda _: 1
+    if not is_tuple(aggregate):
+        return values[0]
     return lambda rows: drop_nulls(aggregate, tuple(value(rows) for value in values))
 
 
@@ -180,17 +182,23 @@ class Matcher:
         if not self._possible:
             return
         nothing: Row = {}
+        if not rows:
+            yield ()
+            return
         yield from self._extend([nothing] * len(rows), 0, rows)
 
     def _extend(self, match: list[Row], level: int, rows: Sequence[Sequence[Row]]) -> Iterator[Match]:
-        if level == len(rows):
-            yield tuple(match)
-            return
         slot, tests = self._levels[level]
         for row in rows[slot]:
             match[slot] = row
-            if all(test(match) is True for test in tests):
-                yield from self._extend(match, level + 1, rows)
+            for test in tests:
+                if test(match) is not True:
+                    break
+            else:
+                if level + 1 < len(rows):
+                    yield from self._extend(match, level + 1, rows)
+                else:
+                    yield tuple(match)
 
 
 def answer(query: Query, data: Data) -> Counter[tuple[Value, ...]]:

@@ -43,7 +43,12 @@ class Op(Enum):
 
     def compare(self, left: Any, right: Any) -> Any:
         """``left OP right`` of two Python values."""
-        return _COMPARE[self](left, right)
+        return self.function(left, right)
+
+    @property
+    def function(self) -> Callable[[Any, Any], Any]:
+        """The function of two Python values."""
+        return _COMPARE[self]
 
 
 _OPPOSITE = {Op.LT: Op.GE, Op.LE: Op.GT, Op.EQ: Op.NE, Op.NE: Op.EQ, Op.GE: Op.LT, Op.GT: Op.LE}
