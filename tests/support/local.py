@@ -16,8 +16,8 @@ from millpond.query import types
 from millpond.query.evaluate import answer
 from millpond.query.model import Query, Table
 from millpond.query.types import SqlType
-from millpond.runtime.derive import derive_columns
-from millpond.runtime.duckdb import DuckDb
+from millpond.runtime.derive import render_derived
+from millpond.runtime.duckdb import DuckDb, get_process_duckdb
 from millpond.runtime.row_kinds import RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.operators.exact import SynopsisMapper, SynopsisProcessor
@@ -31,7 +31,8 @@ def arrow_type(type_: SqlType) -> pa.DataType:
 def arrow_table(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """The rows with their derived columns."""
     schema = pa.schema([(c.name, arrow_type(c.type)) for c in table.columns])
-    return derive_columns(table, pa.Table.from_pylist([dict(r) for r in rows], schema=schema))
+    given = pa.Table.from_pylist([dict(r) for r in rows], schema=schema)
+    return get_process_duckdb().query(render_derived(table, "rows"), {"rows": given})
 
 
 class FakeState:

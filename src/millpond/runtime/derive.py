@@ -4,52 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import duckdb
-import pyarrow as pa
-
-from millpond.errors import MillpondError
 from millpond.query.evaluate import Row
 from millpond.query.model import Query, Table
-from millpond.query.types import TIMESTAMP, SqlType, arrow_type
-from millpond.runtime.duckdb import get_process_duckdb
+from millpond.runtime.row_queries import RowTable, local_type, query_rows
 from millpond.runtime.sql import Dialect
 
 # The number of the row that a derived row comes from.
 _NUMBER = "_millpond_number"
 
 
-class UncomputableError(ValueError):
-    """DuckDB does not have a function of Spark, or cannot compute it for these rows."""
+def render_derived(table: Table, rows: str) -> str:
+    """SQL for the table ``rows`` with the derived columns of a table.
 
-
-def derive_columns(table: Table, rows: pa.Table) -> pa.Table:
-    """The rows with their derived columns; a row is repeated for each window that it lies in.
-
-    Timestamps have no time zone and are in UTC.
+    A row is repeated for each window that it lies in.  Timestamps have no time zone and are in UTC.
     """
-    if not table.derived:
-        return rows
-    text = "rows"
+    text = rows
     for column in table.derived:
         derivation, name = column.derivation, Dialect.DUCKDB.name_of(column.name)
         assert derivation is not None
         value = f"unnest({derivation.duckdb})" if derivation.repeated else derivation.duckdb
         text = f"(SELECT *, {value} AS {name} FROM {text})"
-    try:
-        return get_process_duckdb().query(f"SELECT * FROM {text}", {"rows": rows})
-    except (duckdb.Error, MillpondError) as error:
-        raise UncomputableError(str(error)) from error
+    return f"SELECT * FROM {text}"
 
 
 def derive_each(table: Table, rows: Sequence[Row]) -> list[list[Row]]:
-    """For each row, the rows with derived columns that stand for it."""
+    """For each row, the rows with derived columns that stand for it.
+
+    Raises UncomputableError if DuckDB cannot compute a column.
+    """
     if not table.derived:
         return [[row] for row in rows]
-    fields = [(c.name, _local_type(c.type)) for c in table.columns]
-    schema = pa.schema([*fields, (_NUMBER, pa.int64())])
+    columns = [(c.name, local_type(c.type)) for c in table.columns]
     numbered = [{**row, _NUMBER: i} for i, row in enumerate(rows)]
+    given = RowTable((*columns, (_NUMBER, "BIGINT")), numbered)
+    names, found = query_rows(render_derived(table, "rows"), {"rows": given})
     out: list[list[Row]] = [[] for _ in rows]
-    for made in derive_columns(table, pa.Table.from_pylist(numbered, schema=schema)).to_pylist():
+    for values in found:
+        made = dict(zip(names, values, strict=True))
         out[made.pop(_NUMBER)].append(made)
     return out
 
@@ -62,7 +53,3 @@ def derive_rows(query: Query, data: Mapping[str, Sequence[Row]]) -> dict[str, li
         for name, rows in data.items()
         if name in tables
     }
-
-
-def _local_type(type_: SqlType) -> pa.DataType:
-    return pa.timestamp("us") if type_ is TIMESTAMP else arrow_type(type_)

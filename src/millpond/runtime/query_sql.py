@@ -10,9 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import duckdb
-import pyarrow as pa
-
 from millpond.errors import MillpondError
 from millpond.query.evaluate import Row
 from millpond.query.model import (
@@ -36,10 +33,9 @@ from millpond.query.model import (
     WindowFunction,
 )
 from millpond.query.trees import find_aggregates, is_aggregate, substitute
-from millpond.query.types import Family, arrow_type
+from millpond.query.types import Family
 from millpond.query.window_functions import WINDOW_FUNCTIONS
-from millpond.runtime.derive import UncomputableError
-from millpond.runtime.duckdb import get_process_duckdb
+from millpond.runtime.row_queries import RowTable, UncomputableError, local_type, query_rows
 from millpond.runtime.sql import Dialect, all_of, condition_sql, expression_sql, literal_sql
 
 World = Mapping[str, Sequence[Row]]
@@ -84,20 +80,17 @@ def evaluate_worlds(query: Query, worlds: Sequence[World]) -> list[Counter[tuple
 
     Raises UncomputableError if DuckDB cannot compute the query, or not for these rows.
     """
-    tables: dict[str, pa.Table] = {_WORLDS: pa.table({_WORLD: pa.array(range(len(worlds)), pa.int64())})}
+    tables = {_WORLDS: RowTable(((_WORLD, "BIGINT"),), [{_WORLD: i} for i in range(len(worlds))])}
     for name, table in list_declared_tables(query).items():
         rows = [{**row, _WORLD: i} for i, world in enumerate(worlds) for row in world.get(name, ())]
-        fields = [(c.name, _local_type(c.type)) for c in table.columns]
-        tables[f"rows of {name}"] = pa.Table.from_pylist(
-            rows, schema=pa.schema([*fields, (_WORLD, pa.int64())])
-        )
+        columns = [(c.name, local_type(c.type)) for c in table.columns]
+        tables[f"rows of {name}"] = RowTable((*columns, (_WORLD, "BIGINT")), rows)
     try:
-        found = get_process_duckdb().query(render_query(query), tables)
-    except (duckdb.Error, MillpondError, NotImplementedError) as error:
+        _, found = query_rows(render_query(query), tables)
+    except (MillpondError, NotImplementedError) as error:
         raise UncomputableError(str(error)) from error
     answers: list[Counter[tuple[Any, ...]]] = [Counter() for _ in worlds]
-    columns = [found.column(i).to_pylist() for i in range(found.num_columns)]
-    for world, *row in zip(*columns, strict=True):
+    for world, *row in found:
         answers[world][tuple(tuple(v) if isinstance(v, list) else v for v in row)] += 1
     return answers
 
@@ -285,8 +278,3 @@ def _column(ref: Ref) -> str:
 
 def _source_name(table: str) -> str:
     return _name(f"rows of {table}")
-
-
-def _local_type(type_: Any) -> pa.DataType:
-    """Timestamps have no time zone: derived columns are computed in UTC."""
-    return pa.timestamp("us") if type_.family is Family.TIME else arrow_type(type_)

@@ -62,7 +62,8 @@ class Realiser:
         self, table: Table, column: Column, argument: Column, row: Mapping[str, Any]
     ) -> dict[Any, Any]:
         """The first small argument for each value of the column, the other columns being as in the row."""
-        from millpond.runtime.derive import UncomputableError, derive_each  # here, as it imports DuckDB
+        from millpond.runtime.derive import derive_each  # here, as it imports DuckDB
+        from millpond.runtime.row_queries import UncomputableError
 
         assert column.derivation is not None
         others = tuple(row[name] for name in column.derivation.arguments if name != argument.name)

@@ -36,8 +36,8 @@ from millpond.query.trace import (
 from millpond.query.trees import is_aggregate, refs, walk
 from millpond.query.types import Domain, Family
 from millpond.query.window_functions import FunctionKind, find_kind, find_offset
-from millpond.runtime.derive import UncomputableError
 from millpond.runtime.query_sql import World, evaluate_worlds, list_declared_tables
+from millpond.runtime.row_queries import UncomputableError
 
 _MOST_CANDIDATES = 60
 _FIRST = datetime(2000, 1, 1)

@@ -1,0 +1,76 @@
+"""Small computations in DuckDB over rows of Python values.
+
+``millpond check`` confirms proofs with it.  It needs neither pyarrow nor pandas, whose import takes longer
+than the check itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import duckdb
+
+from millpond.query.evaluate import Row
+from millpond.query.types import Domain, SqlType
+from millpond.runtime.sql import Dialect
+
+
+class UncomputableError(ValueError):
+    """DuckDB does not have a function of Spark, or cannot compute it for these rows."""
+
+
+@dataclass(frozen=True)
+class RowTable:
+    """Rows, and the columns that are taken from them with their DuckDB types."""
+
+    columns: tuple[tuple[str, str], ...]
+    rows: Sequence[Row]
+
+    @property
+    def sql(self) -> str:
+        """The table as SQL; its parameters are the columns."""
+        values = (f"unnest(CAST(? AS {type_}[])) AS {_quote(name)}" for name, type_ in self.columns)
+        return f"SELECT {', '.join(values)}"
+
+    @property
+    def parameters(self) -> list[list[Any]]:
+        return [[row.get(name) for row in self.rows] for name, _ in self.columns]
+
+
+def query_rows(sql: str, tables: Mapping[str, RowTable]) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """The names of the columns and the rows of a result; UncomputableError if DuckDB cannot compute it."""
+    connection = _open_for_process(os.getpid())
+    try:
+        for name, table in tables.items():
+            connection.execute(
+                f"CREATE OR REPLACE TEMP TABLE {_quote(name)} AS {table.sql}", table.parameters
+            )
+        found = connection.execute(sql)
+        return [column[0] for column in found.description or ()], found.fetchall()
+    except duckdb.Error as error:
+        raise UncomputableError(str(error)) from error
+    finally:
+        for name in tables:
+            connection.execute(f"DROP TABLE IF EXISTS {_quote(name)}")
+
+
+def local_type(type_: SqlType) -> str:
+    """The DuckDB type of a column; timestamps have no time zone, and are in UTC."""
+    return "TIMESTAMP" if type_.domain is Domain.TIME else type_.names.duckdb
+
+
+@lru_cache(maxsize=1)
+def _open_for_process(process: int) -> duckdb.DuckDBPyConnection:
+    """The connection of this process; one that was forked opens its own."""
+    del process
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    return connection
+
+
+def _quote(name: str) -> str:
+    return Dialect.DUCKDB.name_of(name)
