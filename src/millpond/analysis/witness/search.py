@@ -263,7 +263,8 @@ def _satisfies_checks(table: Table, row: Row) -> bool:
     slots = {table.name: 0}
     computed = {column.name for column in table.derived}
     if any(ref.column in computed for check in table.checks for ref in refs(check)):
-        from millpond.runtime.derive import UncomputableError, derive_each  # here, as it imports DuckDB
+        from millpond.runtime.derive import derive_each  # here, as it imports DuckDB
+        from millpond.runtime.row_queries import UncomputableError
 
         try:
             row = derive_each(table, [row])[0][0]
