@@ -20,11 +20,11 @@ QUERIES = [
      "WHERE b <> 0 AND a % b = 0 OR s LIKE '%a%'", 0),
     ("SELECT if(a > 1, 1, 2), round(m, 1), r.w || p.s FROM P p LEFT JOIN R r ON p.a = r.k", 0),
     ("SELECT a % 3, round(AVG(coalesce(m, 0)), 1), SUM(x) FILTER (WHERE f) / COUNT(*) FROM P GROUP BY a % 3 "
-     "HAVING COUNT(*) > 1", 1),
+     "HAVING COUNT(*) > 1 AND abs(SUM(a)) > 5", 1),
     ("SELECT window(ts, '10 seconds').start, upper(s), coalesce(SUM(m * 2), 0) FROM P "
      "GROUP BY window(ts, '10 seconds'), upper(s)", 0),
     (f"SELECT p.ts, lower(p.s), length(q.s) + 1, p.a + q.b FROM P p, Q q WHERE {NEAR} AND p.a % 3 = q.n % 3 "
-     "AND (p.s RLIKE '^[0-9]+$' AND CAST(p.s AS INT) > 7)", 0),
+     "AND (p.s RLIKE '^[0-9]+$' AND CAST(p.s AS INT) > 7) AND abs(p.a - q.b) < 5", 0),
     ("SELECT p.a, upper(q.s), CASE WHEN p.x > q.x THEN 1 ELSE 0 END FROM P p, Q q WHERE p.a = q.a", 0),
 ]  # fmt: skip
 

@@ -156,7 +156,9 @@ def random_query(rng: random.Random) -> tuple[str, int]:
             return f"SELECT {p.number()}, r.w, r.w || p.s, p.b + r.v FROM {join} WHERE {p.condition(2)}", 0
         case "groups":
             few = bare.few()
-            having = f" HAVING COUNT(*) > {rng.randint(0, 2)}" if rng.random() < 0.4 else ""
+            having = f" HAVING COUNT(*) > {rng.randint(0, 2)}" if rng.random() < 0.6 else ""
+            if having and rng.random() < 0.5:
+                having += f" AND round(SUM({bare.number(1)})) > 0"
             return f"SELECT {few}, {chosen}, COUNT(*) FROM P{where} GROUP BY {few}{having}", 1
         case "windows":
             key = rng.choice([bare.few(), bare.text(), bare.number()])
@@ -171,6 +173,8 @@ def random_query(rng: random.Random) -> tuple[str, int]:
             shown = f"{p.number()}, {q.text()}, CASE WHEN p.a > q.b THEN p.s ELSE q.s END"
             return f"SELECT {shown} FROM P p, Q q WHERE {equal} AND {p.condition()} AND {q.condition()}", 0
         case "join":
+            if rng.random() < 0.4:
+                equal = rng.choice(["abs(p.a - q.b) < 2", "p.a + q.a > 3", "p.s || q.s LIKE '%a%'"])
             shown = f"p.a, {p.number()}, {q.text()}, p.a + q.b, CASE WHEN p.a > q.a THEN p.s ELSE q.s END"
             return f"SELECT {shown} FROM P p, Q q WHERE {near} AND {equal} AND {p.condition()}", 0
         case "left":

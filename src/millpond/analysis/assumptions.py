@@ -88,7 +88,7 @@ def _arguments(column: Column) -> tuple[str, ...]:
     return column.derivation.arguments if column.derivation is not None else ()
 
 
-def list_assumptions(select: Select, failure: Failure, free: bool = False) -> tuple[str, ...]:
+def list_assumptions(query: Query, select: Select, failure: Failure, free: bool) -> tuple[str, ...]:
     """The assumptions under which a confirmed witness of a failure can be enlarged at will.
 
     ``free``: the witness has values of the expressions themselves; no arguments are known that give them.
@@ -106,4 +106,6 @@ def list_assumptions(select: Select, failure: Failure, free: bool = False) -> tu
             out.append(f"any number of values of {arguments} fulfil the conditions on {names[ref]}")
         elif free and ref not in growing:
             out.append(f"{names[ref]} takes the values that the conditions ask for")
+    if query.filter is not None:
+        out.append(f"any number of results fulfil {query.filter.name}")
     return tuple(sorted(set(out)))

@@ -67,6 +67,8 @@ _MAX_CONFIRMED_ROWS = 40
 _MAX_FAILURES = 6
 # Rows of all candidates that are tried; a search of this size takes one to four seconds.
 _MAX_CANDIDATE_ROWS = 25_000
+# Rows that a candidate counts more if expressions are computed for it.
+_COMPUTED_ROWS = 200
 
 
 def check(text: str) -> Verdict | list[Verdict]:
@@ -184,16 +186,17 @@ def _find_failures(select: Select, distinct: bool) -> list[tuple[Select, Failure
 
 def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> Verdict:
     """The verdict if a criterion fails: unbounded if a witness is confirmed, undetermined otherwise."""
-    budget = SearchBudget(_MAX_CANDIDATE_ROWS)
+    computes = query.filter is not None or any(map(list_opaque, query.selects))
+    budget = SearchBudget(_MAX_CANDIDATE_ROWS, _COMPUTED_ROWS if computes else 0)
     for select, failure in failures[:_MAX_FAILURES]:
         source = WitnessSource(select, JoinRegions(failure.part), failure.violation, failure.aggregate)
-        rows = _rows_to_confirm(select, failure)
+        rows = _rows_to_confirm(query, select, failure)
         if rows > _MAX_CONFIRMED_ROWS or _has_recurring_values(select, failure):
             continue
         free = _find_confirmed(query, source, rows, budget)
         if free is not None:
             reasons = remove_redundant(describe_violation(s, f) for s, f in [(select, failure), *failures])
-            assumed = list_assumptions(select, failure, free)
+            assumed = list_assumptions(query, select, failure, free)
             return Verdict(
                 UNBOUNDED,
                 tuple(reasons),
@@ -213,7 +216,9 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
 def _find_confirmed(query: Query, source: WitnessSource, rows: int, budget: SearchBudget) -> bool | None:
     """Whether a confirmed witness has free values in place of expressions; None if there is no witness."""
     try:
-        if find_witness(query, source, rows, budget) is not None:
+        # Most candidates fail with few rows already.
+        sizes = [rows] if rows <= CONFIRMED_ROWS_DOUBTFUL else [CONFIRMED_ROWS_DOUBTFUL, rows]
+        if all(find_witness(query, source, size, budget) is not None for size in sizes):
             return False
         declared = declare_opaque(query, source.select)
         if declared is None:
@@ -233,11 +238,11 @@ def _has_recurring_values(select: Select, failure: Failure) -> bool:
     return any(each is not None and find_closing_unit([each]) is None for each in functions)
 
 
-def _rows_to_confirm(select: Select, failure: Failure) -> int:
+def _rows_to_confirm(query: Query, select: Select, failure: Failure) -> int:
     """The number of optional rows that a witness needs to be convincing."""
     if select.having != TRUE and _is_set(failure.aggregate):
         return max(CONFIRMED_ROWS_DOUBTFUL, max(find_having_constants(select), default=0) + CONFIRMED_ROWS)
-    if list_opaque(select):  # an expression may have a few values only
+    if query.filter is not None or list_opaque(select):  # an expression may have a few values only
         return CONFIRMED_ROWS_OPAQUE
     doubtful = select.having != TRUE or has_self_join(failure.part) or not failure.alone
     return CONFIRMED_ROWS_DOUBTFUL if doubtful else CONFIRMED_ROWS

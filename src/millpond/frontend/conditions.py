@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from millpond.errors import SqlError, SqlTypeError, one_line
+from millpond.errors import SqlError, SqlNameError, SqlTypeError, one_line
 from millpond.frontend import literals
 from millpond.frontend.expressions import Reader, strip_parentheses
 from millpond.frontend.refusals import accept_only
@@ -63,6 +63,32 @@ def read_row_condition(reader: Reader, node: exp.Expr) -> Condition:
 def read_group_condition(reader: Reader, node: exp.Expr) -> Condition:
     """A condition of HAVING."""
     return _read_condition(_Reading(reader, read_group_side), node)
+
+
+# Operands of the topmost AND of a condition that are not of the language, and why.
+Rest = list[tuple[exp.Expr, SqlError]]
+
+
+def read_in_part(
+    read: Callable[[Reader, exp.Expr], Condition], reader: Reader, node: exp.Expr, rest: Rest | None
+) -> Condition:
+    """A condition without operands of its topmost AND that cannot be read, which are added to ``rest``."""
+    try:
+        return read(reader, node)
+    except (SqlTypeError, SqlNameError):
+        raise
+    except SqlError:
+        if rest is None:
+            raise
+        found: list[Condition] = []
+        for operand in list_operands(strip_parentheses(reader.statement, node), exp.And):
+            try:
+                found.append(read(reader, operand))
+            except (SqlTypeError, SqlNameError):
+                raise
+            except SqlError as refusal:
+                rest.append((operand, refusal))
+        return conjunction(each for each in found if each != Truth(True))
 
 
 def conjunction(conditions: Iterable[Condition]) -> Condition:

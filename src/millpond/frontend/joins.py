@@ -9,7 +9,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from millpond.errors import SqlError, SqlNameError, SqlTypeError, one_line
-from millpond.frontend.conditions import conjunction, read_row_condition
+from millpond.frontend.conditions import Rest, conjunction, read_in_part, read_row_condition
 from millpond.frontend.expressions import Reader
 from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.scope import (
@@ -74,6 +74,7 @@ class FromClause:
 
     Without outer joins ``joins`` is empty, and ``condition`` has all ON conditions and the conditions of
     merged blocks; with them, those that hold after the joins.  ``columns`` are those that ``*`` stands for.
+    ``rest`` are conditions of inner joins that cannot be read.
     """
 
     occurrences: tuple[Occurrence, ...]
@@ -82,6 +83,7 @@ class FromClause:
     exists: tuple[Exists, ...]
     scope: Scope
     columns: tuple[SourceColumn, ...]
+    rest: Rest = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,8 @@ class _FromReader:
     hidden: set[tuple[str, str]] = field(default_factory=set)
     columns: list[tuple[Source, SourceColumn]] = field(default_factory=list)
     extended: set[str] = field(default_factory=set)
+    rest: Rest = field(default_factory=list)
+    has_outer: bool = False
 
     def read(self, node: exp.Select) -> FromClause:
         entries = list(_list_entries(self.statement, node))
@@ -156,6 +160,7 @@ class _FromReader:
         exists: list[Exists] = []
         conditions: list[Condition] = []
         has_outer = any(e.side is not JoinSide.INNER for e in entries) or any(block.joins for block in every)
+        self.has_outer = has_outer
         for number, (entry, block) in enumerate(zip(entries, every, strict=True)):
             if entry.negated is not None:
                 exists.append(self._read_test(entry, block, entry.negated, every))
@@ -190,6 +195,7 @@ class _FromReader:
             tuple(exists),
             self._scope(self.seen),
             tuple(column for _, column in self.columns),
+            self.rest,
         )
 
     def _refuse_to_merge(self, entry: _Entry, block: MergedBlock, after: Sequence[_Entry]) -> None:
@@ -322,7 +328,11 @@ class _FromReader:
         if entry.on is None:
             return TRUE
         later = every[len(self.seen) :]
-        return read_row_condition(Reader(self.statement, self._scope(self.seen, later)), entry.on)
+        reader, rest = Reader(self.statement, self._scope(self.seen, later)), self.rest
+        condition = read_in_part(read_row_condition, reader, entry.on, rest)
+        if rest and self.has_outer:
+            raise rest[-1][1]
+        return condition
 
     def _read_using(
         self, entry: _Entry, own: Sequence[tuple[Source, SourceColumn]], names: Sequence[exp.Expr]

@@ -1,22 +1,24 @@
 """Reads select items that are computed from a result: ``ROUND(AVG(x), 1)``, ``CASE WHEN a.x > b.y …``.
 
 The aggregates, group columns and columns of several tables in such an item become columns of the result;
-what is computed from them is the query's projection, which is applied to each row as it is written.
+what is computed from them is the query's projection, which is applied to each row as it is written.  So are
+conditions that only Spark can compute, of HAVING and (without groups) over several tables: they are the
+query's filter.
 
-The verdict is that on the result before the projection.  Unbounded is confirmed on the columns that the
-projection leaves as they are, and on the number of rows.  Queries with a projection are checked; the engines
-do not apply it, so ``spark/admission.py`` refuses to run them.
+The verdict is that on the result before projection and filter.  Unbounded is confirmed with the filter, on
+the columns that the projection leaves as they are, and on the number of rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from millpond.errors import SqlError, SqlNameError, SqlTypeError
 from millpond.frontend.constants import Bound
-from millpond.frontend.expressions import Reader, bind, bind_star_column
+from millpond.frontend.expressions import Reader, bind, bind_star_column, has_aggregate
 from millpond.frontend.row_expressions import (
     find_derived,
     find_expression_type,
@@ -28,7 +30,7 @@ from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import AGGREGATES
 from millpond.frontend.time_calls import is_window_call, read_time_call
 from millpond.query.model import Expr, OutputColumn
-from millpond.query.types import WINDOW, SqlType
+from millpond.query.types import BOOLEAN, WINDOW, SqlType
 
 
 @dataclass
@@ -79,6 +81,48 @@ def _is_over_results(reader: Reader, node: exp.Expr) -> bool:
     columns = (column for column in node.find_all(exp.Column) if not isinstance(column.this, exp.Star))
     owners = {reader.scope.find_column(column)[0].occurrence for column in columns}
     return len(owners) > 1 or not owners.isdisjoint(reader.scope.extended)
+
+
+def read_filter(reader: Reader, node: exp.Expr, refusal: SqlError) -> Computed:
+    """A condition that is computed from the result; raises ``refusal`` if it is not."""
+    computed = None
+    is_of_rows = reader.grouped is None and (has_aggregate(node) or node.find(exp.Interval) is not None)
+    if not is_of_rows and _is_over_results(reader, node):
+        computed = _read_computed(replace(reader, aliases={}), _expand_aliases(reader, node))
+    if computed is None:
+        raise refusal
+    if computed.type is not BOOLEAN:
+        raise SqlTypeError(
+            f"{reader.statement.excerpt(node)} is {computed.type}, not a condition", reader.statement.at(node)
+        )
+    mark_as_read(reader.statement, node)
+    return computed
+
+
+def _expand_aliases(reader: Reader, node: exp.Expr) -> exp.Expr:
+    """The node with the select items that HAVING names in place of their aliases."""
+
+    def find(each: exp.Expr) -> exp.Expr | None:
+        is_name = isinstance(each, exp.Column) and not each.args.get("table") and not reader.scope.knows(each)
+        return reader.aliases.get(each.name.lower()) if is_name else None
+
+    if not any(map(find, node.walk())):
+        return node
+    expanded = node.transform(
+        lambda each: exp.Paren(this=item.copy()) if (item := find(each)) is not None else each
+    )
+    expanded.parent = node.parent  # its place in the statement
+    return expanded
+
+
+def join_filters(filters: Sequence[Computed], names: Callable[[Computed], list[str]]) -> OutputColumn | None:
+    """All of some conditions on the result; ``names`` are those of their parts."""
+    if not filters:
+        return None
+    made = [each.to_output("", names(each)) for each in filters]
+    spark = " AND ".join(f"({each.sql})" for each in made)
+    duckdb = " AND ".join(f"({each.duckdb})" for each in made)
+    return OutputColumn(" AND ".join(each.name for each in filters), spark, duckdb)
 
 
 def _read_computed(reader: Reader, node: exp.Expr) -> Computed | None:

@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from millpond.errors import Position, SqlError, SqlTypeError, one_line
-from millpond.frontend.conditions import conjunction, read_group_condition
+from millpond.frontend.conditions import (
+    Rest,
+    conjunction,
+    read_group_condition,
+    read_in_part,
+    read_row_condition,
+)
 from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.derived_columns import list_window_filters, share_derived_columns, with_derived
 from millpond.frontend.expressions import Reader, has_aggregate, strip_parentheses
@@ -25,9 +31,14 @@ from millpond.frontend.over import (
     read_window_functions,
     replace_aliases,
 )
-from millpond.frontend.projections import Computed, bind_item, bind_star_item
+from millpond.frontend.projections import Computed, bind_item, bind_star_item, join_filters, read_filter
 from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
-from millpond.frontend.row_expressions import derive_constant, find_obstacle, read_row_expression
+from millpond.frontend.row_expressions import (
+    derive_constant,
+    find_obstacle,
+    is_row_expression,
+    read_row_expression,
+)
 from millpond.frontend.scope import KeepBlockError, Path, Scope, Source, SourceColumn, read_name
 from millpond.frontend.sessions import refuse_misplaced_sessions, split_session
 from millpond.frontend.statement import Statement
@@ -70,6 +81,7 @@ class TypedSelect:
     types: tuple[SqlType | None, ...]
     windows: tuple[tuple[int, str], ...]
     projection: tuple[OutputColumn, ...] = ()
+    filter: OutputColumn | None = None
 
 
 @dataclass(frozen=True)
@@ -118,7 +130,8 @@ def build_query(
     columns = tuple(item.name for item in first.select.items)
     terms = share_derived_columns(terms)
     _check_projections(reads, terms)
-    return merge_blocks(Query(terms, columns, text, place, first.windows, first.projection))
+    query = Query(terms, columns, text, place, first.windows, first.projection, filter=first.filter)
+    return merge_blocks(query)
 
 
 def _check_projections(reads: Sequence[TypedSelect], terms: Sequence[Term]) -> None:
@@ -192,19 +205,26 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
     session, group_by = split_session(scope, group_by, node.args.get("group"))
     grouped = {*(group_by or ()), *((session.start, session.end) if session else ())}
     reader = Reader(statement, scope, frozenset(grouped) if is_grouped else None, windows=windows)
-    where, exists = read_where(scope, node.args.get("where"), around)
+    rest = clause.rest
+    where, exists = read_where(scope, node.args.get("where"), around, rest)
+    if rest and (is_grouped or node.args.get("distinct")):
+        raise rest[0][1]
     bound = [
         bind_star_item(reader, i.node, i.column) if i.column else bind_item(reader, i.node) for i in items
     ]
-    having = _read_having(reader, node.args.get("having"), items)
+    having = _read_having(reader, node.args.get("having"), items, rest)
+    pushed = [each for each, _ in rest if _is_over_groups(reader, each)]
+    aliased = replace(reader, aliases=_find_aliases(items)) if is_grouped else reader
+    computed = [read_filter(aliased, each, refusal) for each, refusal in rest if each not in pushed]
+    of_rows = [read_row_condition(Reader(statement, scope), each) for each in pushed]
     text, place = statement.slice(node), statement.at(node)
-    named, packed, projection = _name_outputs(reader, items, bound)
+    named, packed, projection, filtered = _name_outputs(reader, items, bound, computed)
     filters = () if clause.joins else list_window_filters(scope)
     add_bucket_ends(scope, [*(group_by if group_by is not None else item_refs(named))])
     select = Select(
         clause.occurrences,
         named,
-        conjunction(each for each in (clause.condition, where, *filters) if each != TRUE),
+        conjunction(each for each in (clause.condition, where, *of_rows, *filters) if each != TRUE),
         group_by,
         having,
         text,
@@ -215,7 +235,13 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
     )
     select = map_occurrences(select, lambda o: with_derived(o, list(scope.derived.get(o.alias, {}).values())))
     refuse_misplaced_sessions(select)
-    return TypedSelect(select, tuple(each.type for each in bound), packed, projection)
+    return TypedSelect(select, tuple(each.type for each in bound), packed, projection, filtered)
+
+
+def _refuse_rest(clause: FromClause) -> None:
+    """Refuse conditions of ON that can only be computed from the result of the whole query."""
+    if clause.rest:
+        raise clause.rest[0][1]
 
 
 def _read_over(
@@ -228,6 +254,7 @@ def _read_over(
             message = "QUALIFY and WINDOW need a function with OVER"
             raise SqlError(message, place, "put the condition in WHERE")
         return node, clause
+    _refuse_rest(clause)
     copied = copy_select(statement, node)
     replace_aliases(clause.scope, copied)
     where, exists = read_where(clause.scope, node.args.get("where"), around)
@@ -292,6 +319,7 @@ def read_plain(statement: Statement, node: exp.Select, around: Surroundings) -> 
             raise KeepBlockError(union.path) from None
         raise
     node, clause = _read_over(statement, node, clause, around)
+    _refuse_rest(clause)
     where, exists = read_where(clause.scope, node.args.get("where"), around)
     items = _read_items(statement, node, clause)
     reader = Reader(statement, clause.scope, windows=_find_windows(node, items))
@@ -369,13 +397,16 @@ def _expand_star(statement: Statement, node: exp.Expr, clause: FromClause) -> li
 
 
 def _name_outputs(
-    reader: Reader, items: Sequence[_SelectItem], bound: Sequence[Bound | Computed]
-) -> tuple[tuple[Item, ...], tuple[tuple[int, str], ...], tuple[OutputColumn, ...]]:
-    """The items and windows of the result, and the projection if an item is computed from them."""
+    reader: Reader,
+    items: Sequence[_SelectItem],
+    bound: Sequence[Bound | Computed],
+    filters: Sequence[Computed],
+) -> tuple[tuple[Item, ...], tuple[tuple[int, str], ...], tuple[OutputColumn, ...], OutputColumn | None]:
+    """The items and windows of the result, and the projection and the filter that are computed from them."""
     plain = [(item, each) for item, each in zip(items, bound, strict=True) if isinstance(each, Bound)]
-    computed = [each for each in bound if isinstance(each, Computed)]
+    computed = [*(each for each in bound if isinstance(each, Computed)), *filters]
     if not computed:
-        return (*_name_items(reader, items, [each for _, each in plain]), ())
+        return (*_name_items(reader, items, [each for _, each in plain]), (), None)
     names = unique_names([item.alias or each.name for item, each in zip(items, bound, strict=True)])
     shown = [
         (replace(i, alias=n), b) for i, n, b in zip(items, names, bound, strict=True) if isinstance(b, Bound)
@@ -394,7 +425,8 @@ def _name_outputs(
         else:
             column = exp.column(exp.to_identifier(name, quoted=True))
             projection.append(OutputColumn(name, column.sql("spark"), column.sql("duckdb")))
-    return named, windows, tuple(projection)
+    filtered = join_filters(filters, lambda each: [known[part.expression] for part in each.parts])
+    return named, windows, tuple(projection), filtered
 
 
 def _name_items(
@@ -505,11 +537,25 @@ def _find_aliases(items: Sequence[_SelectItem]) -> dict[str, exp.Expr]:
     return {i.alias.lower(): i.node for i in items if i.alias and counts[i.alias.lower()] == 1}
 
 
-def _read_having(reader: Reader, node: exp.Expr | None, items: Sequence[_SelectItem]) -> Condition:
+def _read_having(
+    reader: Reader, node: exp.Expr | None, items: Sequence[_SelectItem], rest: Rest | None = None
+) -> Condition:
+    """The condition of HAVING; operands that cannot be read are added to ``rest``, if it is given."""
     if node is None:
         return TRUE
     if reader.grouped is None:
         place = reader.statement.keyword_at(node, "HAVING")
         message = "HAVING with neither GROUP BY nor an aggregate in the select list is not supported"
         raise SqlError(message, place, "put the condition in WHERE")
-    return read_group_condition(replace(reader, aliases=_find_aliases(items)), node.this)
+    reader = replace(reader, aliases=_find_aliases(items))
+    return read_in_part(read_group_condition, reader, node.this, rest)
+
+
+def _is_over_groups(reader: Reader, node: exp.Expr) -> bool:
+    """Whether a condition of HAVING holds for all rows of a group or for none, so that WHERE can have it."""
+    columns = list(node.find_all(exp.Column))
+    known = all(reader.scope.knows(column) for column in columns)
+    if not known or has_aggregate(node) or not is_row_expression(node):
+        return False
+    found = [reader.scope.find_column(column)[0] for column in columns]
+    return len({ref.occurrence for ref in found}) == 1 and (reader.grouped or frozenset()) >= set(found)

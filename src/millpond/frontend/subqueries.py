@@ -8,7 +8,14 @@ from dataclasses import replace
 from sqlglot import exp
 
 from millpond.errors import SqlError
-from millpond.frontend.conditions import compare_sides, conjunction, list_operands, read_row_condition
+from millpond.frontend.conditions import (
+    Rest,
+    compare_sides,
+    conjunction,
+    list_operands,
+    read_in_part,
+    read_row_condition,
+)
 from millpond.frontend.expressions import Reader, has_aggregate, strip_parentheses
 from millpond.frontend.joins import FromClause, Surroundings, read_from
 from millpond.frontend.refusals import accept_only, unsupported_error
@@ -31,9 +38,12 @@ _NULLS = "declare the columns NOT NULL if they never are"
 
 
 def read_where(
-    scope: Scope, where: exp.Expr | None, around: Surroundings
+    scope: Scope, where: exp.Expr | None, around: Surroundings, rest: Rest | None = None
 ) -> tuple[Condition, tuple[Exists, ...]]:
-    """The conditions of WHERE on rows, and its subqueries, which must be operands of its topmost AND."""
+    """The conditions of WHERE on rows, and its subqueries, which must be operands of its topmost AND.
+
+    Operands that cannot be read are added to ``rest``, if it is given.
+    """
     if where is None:
         return TRUE, ()
     reader = Reader(scope.statement, scope)
@@ -46,8 +56,8 @@ def read_where(
         else:
             plain.append(node)
     if not subqueries:
-        return read_row_condition(reader, where.this), ()
-    conditions = (read_row_condition(reader, node) for node in plain)
+        return read_in_part(read_row_condition, reader, where.this, rest), ()
+    conditions = [read_in_part(read_row_condition, reader, node, rest) for node in plain]
     condition = conjunction(each for each in conditions if each != TRUE)
     found: list[Exists] = []
     for node, negated in subqueries:

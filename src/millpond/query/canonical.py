@@ -12,7 +12,7 @@ from millpond.query.model import Ref, Select, Table
 from millpond.query.types import SqlType
 
 # Fields that queries did not have when the form was fixed; left out where they are empty.
-_LATER = frozenset({"session", "joins", "exists", "projection", "others"})
+_LATER = frozenset({"session", "joins", "exists", "projection", "filter", "others"})
 
 
 def canonical_text(value: object) -> str:

@@ -502,8 +502,9 @@ class Query:
     ``windows`` are the position of the start and the name of each.
 
     With a ``projection``, ``columns`` are those of the result before it, and the rows that are written have
-    the columns of the projection, each computed from one row of the result.  Only a query of one select that
-    is not DISTINCT has one.
+    the columns of the projection, each computed from one row of the result.  Only rows are written for which
+    the ``filter`` is true.  Only a query of one select that is not DISTINCT has a projection; one with a
+    filter has a projection, too.
 
     ``order_by`` is the order in which rows that become final together are written; it starts with their time.
     Only the first ``limit`` rows are written.
@@ -517,6 +518,7 @@ class Query:
     projection: tuple[OutputColumn, ...] = ()
     order_by: tuple[SortKey, ...] = field(default=(), compare=False)
     limit: int | None = field(default=None, compare=False)
+    filter: OutputColumn | None = None
 
     @property
     def selects(self) -> tuple[Select, ...]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
 
 from millpond.query.evaluate import Row
 from millpond.query.model import Query, Table
@@ -53,3 +56,42 @@ def derive_rows(query: Query, data: Mapping[str, Sequence[Row]]) -> dict[str, li
         for name, rows in data.items()
         if name in tables
     }
+
+
+class ResultFilter:
+    """The rows of a result for which the filter of a query is true, computed with DuckDB."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._known: dict[tuple[object, ...], bool] = {}
+
+    def keeps(self, rows: Iterable[tuple[object, ...]]) -> list[bool]:
+        """Whether each row is kept.  Raises UncomputableError if DuckDB cannot compute the filter."""
+        rows = list(rows)
+        if self._query.filter is None:
+            return [True] * len(rows)
+        new = list(dict.fromkeys(row for row in rows if row not in self._known))
+        if new:
+            names = self._query.columns
+            types = [_find_value_type(values) for values in zip(*new, strict=True)]
+            given = RowTable(
+                tuple(zip(names, types, strict=True)),
+                [dict(zip(names, map(_to_duckdb, row), strict=True)) for row in new],
+            )
+            text = f"SELECT coalesce({self._query.filter.duckdb}, FALSE) FROM rows"
+            _, found = query_rows(text, {"rows": given})
+            self._known |= {row: kept for row, (kept,) in zip(new, found, strict=True)}
+        return [self._known[row] for row in rows]
+
+
+def _find_value_type(values: Sequence[object]) -> str:
+    """The DuckDB type that holds all of some values."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds & {float, Fraction, Decimal}:
+        return "DOUBLE"
+    names = {bool: "BOOLEAN", int: "HUGEINT", str: "VARCHAR", date: "DATE", datetime: "TIMESTAMP"}
+    return names.get(kinds.pop(), "VARCHAR") if len(kinds) == 1 else "BIGINT"
+
+
+def _to_duckdb(value: object) -> object:
+    return float(value) if isinstance(value, Fraction | Decimal) else value

@@ -119,11 +119,27 @@ def project_rows(answer: AnswerFrame, query: Query) -> AnswerFrame:
     if not query.projection:
         return answer
     is_result = F.col(KIND) == RowKind.RESULT  # the columns of other rows are NULL
+    if query.filter is not None:
+        answer = _filter_rows(answer, F.when(is_result, F.expr(query.filter.sql)))
     columns = [F.when(is_result, F.expr(each.sql)).alias(each.name) for each in query.projection]
     added = [name for name in answer.columns if name in (REVISION, RETRACTED)]
     others = [name for name in answer.frame.columns if name not in answer.columns]
     names = (*(each.name for each in query.projection), *added)
     return replace(answer, frame=answer.frame.select(*columns, *added, *others), columns=names)
+
+
+def _filter_rows(answer: AnswerFrame, condition: Column) -> AnswerFrame:
+    """The answer with only those results that fulfil a condition.
+
+    A group that is written whenever it changes may have been written before: it is retracted.
+    """
+    fails = (F.col(KIND) == RowKind.RESULT) & ~F.coalesce(condition, F.lit(False))
+    if REVISION not in answer.columns:
+        return replace(answer, frame=answer.frame.where(~fails))
+    if RETRACTED in answer.columns:
+        return replace(answer, frame=answer.frame.withColumn(RETRACTED, F.col(RETRACTED) | fails))
+    frame = answer.frame.withColumn(RETRACTED, fails)
+    return replace(answer, frame=frame, columns=(*answer.columns, RETRACTED))
 
 
 def _pack_windows(answer: AnswerFrame, query: Query) -> AnswerFrame:

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import combinations, groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millpond.analysis.assumptions import find_all_refs
 from millpond.query.evaluate import Evaluation, Row
 from millpond.query.model import Query
 from millpond.query.trees import is_aggregate
+
+if TYPE_CHECKING:
+    from millpond.runtime.derive import ResultFilter
 
 # Universes up to this size are confirmed on all subsets, larger ones on a sample; the limit is lower if
 # probes are observed step by step.
@@ -64,11 +67,13 @@ def is_confirmed(query: Query, witness: Witness, seed: int = 0) -> bool:
     The responses to all probes together must also differ between any two subsets, which forces as many memory
     states as there are subsets.  Above EXHAUSTIVE rows, subsets are drawn at random.
     """
-    n = len(witness.universe)
     try:
-        trial = _Confirmation(query, witness)
-    except ValueError:  # a derived column cannot be computed
+        return _holds(_Confirmation(query, witness), len(witness.universe), seed)
+    except ValueError:  # a derived column or the filter cannot be computed
         return False
+
+
+def _holds(trial: _Confirmation, n: int, seed: int) -> bool:
     if trial.has_equal_rows():
         return False
     everything = n <= (_EXHAUSTIVE_IN_STEPS if trial.step_by_step else EXHAUSTIVE)
@@ -98,6 +103,7 @@ class _Confirmation:
         self._derived = _derive_rows(query, witness)
         self._used = _find_used_columns(query)
         self._shown = _find_shown(query)
+        self._filter = _open_filter(query)
         self._setup = Evaluation(query)
         self._setup.feed(self._by_stream(witness.setup))
         self._before: dict[int, tuple[Evaluation, Counter[Any]]] = {}
@@ -153,6 +159,9 @@ class _Confirmation:
     def _answer(self, evaluation: Evaluation) -> Counter[Any]:
         """The answer; of a query with a projection, the columns that it shows as they are."""
         answer = evaluation.answer()
+        if self._filter is not None:
+            kept = self._filter.keeps(answer)
+            answer = Counter({row: n for (row, n), keep in zip(answer.items(), kept, strict=True) if keep})
         if self._shown is None:
             return answer
         shown: Counter[Any] = Counter()
@@ -192,6 +201,14 @@ def _find_shown(query: Query) -> list[int] | None:
     kept = {each.name for each in query.projection if each.sql == f"`{each.name}`"}
     windows = {i for start, name in query.windows if name in kept for i in (start, start + 1)}
     return [i for i, name in enumerate(query.columns) if name in kept or i in windows]
+
+
+def _open_filter(query: Query) -> ResultFilter | None:
+    if query.filter is None:
+        return None
+    from millpond.runtime.derive import ResultFilter  # here, as it imports DuckDB
+
+    return ResultFilter(query)
 
 
 def _derive_rows(query: Query, witness: Witness) -> dict[int, list[Row]]:

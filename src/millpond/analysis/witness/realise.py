@@ -2,16 +2,18 @@
 
 Witnesses are solved over all columns of a part, derived ones included; their rows have only the declared
 ones.  Small values are tried first.  Otherwise the argument of a function gets the value that the function
-should have, so that different values come from different arguments.  Nothing is guaranteed: the witness is
+should have, so that different values come from different arguments.  A linear function of one column, such as
+``A * 2``, has an inverse where its values are multiples of its slope.  Nothing is guaranteed: the witness is
 confirmed with the real values of the derived columns.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from math import lcm
 from typing import Any
 
 from millpond.query.model import Column, Table
@@ -23,13 +25,43 @@ _FIRST_DAY = date(2000, 1, 1)
 _LENGTHS = range(300)
 # Fractions are different also where a function keeps only them, or the last digits.
 _SLOPE = 1 + 1 / 1024
+_MAX_SCALE = 1000
+
+
+@dataclass(frozen=True)
+class _Inverse:
+    """Arguments of a function: the first small one for each value, and those of a linear function."""
+
+    known: Mapping[Any, Any]
+    slope: int | None = None
+    intercept: int = 0
+
+    def find(self, value: Any) -> Any:
+        """An argument that gives the value; None if none is known."""
+        if self.slope is not None and type(value) is int:
+            quotient, rest = divmod(value - self.intercept, self.slope)
+            return None if rest else quotient
+        return self.known.get(value)
 
 
 class Realiser:
     """Finds arguments of derived columns; remembers the values of a function at small arguments."""
 
     def __init__(self) -> None:
-        self._inverses: dict[tuple[str, str, tuple[Any, ...]], dict[Any, Any]] = {}
+        self._inverses: dict[tuple[str, str, tuple[Any, ...]], _Inverse] = {}
+
+    def find_scale(self, tables: Iterable[Table]) -> int:
+        """A number by which all values can be multiplied, so that linear functions have inverses there."""
+        slopes = [1]
+        for table in tables:
+            row = dict.fromkeys((column.name for column in table.columns), None)
+            for column in table.derived:
+                arguments = column.derivation.arguments if column.derivation is not None else ()
+                if len(arguments) == 1:
+                    found = self._invert(table, column, table.column(arguments[0]), row).slope
+                    slopes.append(abs(found or 1))
+        scale = lcm(*slopes)
+        return scale if scale <= _MAX_SCALE else 1
 
     def realise(
         self, table: Table, row: Mapping[str, Any], wanted: Mapping[str, Any], fixed: set[str]
@@ -47,21 +79,19 @@ class Realiser:
                 continue
             argument = table.column(free[0])
             value = wanted[column.name]
-            inverse = self._invert(table, column, argument, out)
-            out[argument.name] = inverse[value] if value in inverse else _transfer(value, argument.type)
+            found = self._invert(table, column, argument, out).find(value)
+            out[argument.name] = found if found is not None else _transfer(value, argument.type)
             taken.add(argument.name)
         return out
 
     def _surround(self, table: Table, column: Column, argument: Column, row: dict[str, Any]) -> None:
         """Put a string that passes a filter, such as LIKE 'x%', before and after the value."""
-        passing = self._invert(table, column, argument, row).get(True)
+        passing = self._invert(table, column, argument, row).find(True)
         if isinstance(passing, str) and isinstance(row[argument.name], str):
             row[argument.name] = passing + row[argument.name] + passing
 
-    def _invert(
-        self, table: Table, column: Column, argument: Column, row: Mapping[str, Any]
-    ) -> dict[Any, Any]:
-        """The first small argument for each value of the column, the other columns being as in the row."""
+    def _invert(self, table: Table, column: Column, argument: Column, row: Mapping[str, Any]) -> _Inverse:
+        """The inverse of the column in one of its arguments, the other columns being as in the row."""
         from millpond.runtime.derive import derive_each  # here, as it imports DuckDB
         from millpond.runtime.row_queries import UncomputableError
 
@@ -78,8 +108,17 @@ class Realiser:
             found: dict[Any, Any] = {}
             for value, each in zip(tried, made, strict=False):
                 found.setdefault(each[0][column.name], value)
-            self._inverses[key] = found
+            self._inverses[key] = _Inverse(found, *_fit_line({v: k for k, v in found.items()}))
         return self._inverses[key]
+
+
+def _fit_line(values: Mapping[Any, Any]) -> tuple[int | None, int]:
+    """Slope and intercept if the values of a function of integers are on a line; else None."""
+    if not {0, 1, 2, -1, 7} <= values.keys() or not all(type(v) is int for v in values.values()):
+        return None, 0
+    intercept, slope = values[0], values[1] - values[0]
+    is_line = slope != 0 and all(value == intercept + slope * at for at, value in values.items())
+    return (slope, intercept) if is_line else (None, 0)
 
 
 def _list_small_values(type_: SqlType, sql: str) -> list[Any]:

@@ -39,13 +39,18 @@ Fill = Callable[[tuple[str, str]], int]
 
 @dataclass
 class SearchBudget:
-    """How many rows the candidates of a search may still have in all; then it gives up."""
+    """How many rows the candidates of a search may still have in all; then it gives up.
+
+    Each candidate counts as ``overhead`` rows more: a call of DuckDB takes as long as some hundred rows.
+    """
 
     rows: int
+    overhead: int = 0
 
     def can_try(self, candidate: WitnessCandidate) -> bool:
         """Take the rows of a candidate from the budget; False if it is spent."""
         self.rows -= len(candidate.setup) + len(candidate.universe) + sum(map(len, candidate.probes))
+        self.rows -= self.overhead
         return self.rows >= 0
 
 
@@ -68,6 +73,7 @@ def find_witness(
     """
     aggregates = any(is_aggregate(s) for s in query.selects)
     fills = _propose_fills(source)
+    realiser = Realiser()
     misfit: WitnessSizeError | None = None
     tried: Iterable[tuple[WitnessCandidate, Fill]] = chain(
         islice(_with_propose_fills(source, propose_candidates(source, n), fills), MAX_CANDIDATES),
@@ -75,12 +81,14 @@ def find_witness(
     )
     if source.select.session is not None:
         tried = ((candidate, fill) for candidate in propose_session_candidates(source, n) for fill in fills)
-    for candidate, fill in tried:
+    scale = realiser.find_scale({o.table.name: o.table for o in source.select.occurrences}.values())
+    scales = [1, scale] if scale > 1 else [1]
+    for candidate, fill, scale in ((*each, scale) for each in tried for scale in scales):
         if budget is not None and not budget.can_try(candidate):
             break
         compare = "answer" if aggregates and not candidate.step_by_step else "emitted"
         try:
-            witness = _build_witness(source, candidate, compare, fill)
+            witness = _build_witness(source, candidate, compare, fill, realiser, scale)
         except WitnessSizeError as too_large:
             if n > EXHAUSTIVE:  # other layouts are hardly smaller
                 raise
@@ -123,9 +131,17 @@ def _propose_fills(source: WitnessSource) -> list[Fill]:
 
 
 def _build_witness(
-    source: WitnessSource, candidate: WitnessCandidate, compare: str, fill: Fill
+    source: WitnessSource,
+    candidate: WitnessCandidate,
+    compare: str,
+    fill: Fill,
+    realiser: Realiser,
+    scale: int,
 ) -> Witness | None:
-    """The witness with the values of every row; None if a value or a CHECK does not allow it."""
+    """The witness with the values of every row; None if a value or a CHECK does not allow it.
+
+    All numbers are multiplied by ``scale``.
+    """
     rows = [*candidate.setup, *candidate.universe, *(p for probe in candidate.probes for p in probe)]
     if not _keeps_promises(source, candidate):
         return None
@@ -139,7 +155,6 @@ def _build_witness(
     reach = max((abs(v) for p in every_row for v in p.assignment.values()), default=Fraction(0)) // 1 + 1
     tables = {o.alias: o.table for o in source.select.occurrences}
     made: dict[int, StreamRow] = {}
-    realiser = Realiser()
 
     def build(p: CandidateRow) -> StreamRow:
         if id(p) not in made or (tables[p.occurrence].time and p.timestamp is None):
@@ -147,7 +162,9 @@ def _build_witness(
             table = tables[p.occurrence]
             fit = fitted[id(p)]
             row = _build_row(source, table, fit, texts, second, _Filler(fill, Fraction(reach + second)))
-            made[id(p)] = _realise_row(source, table, fit, texts, row, realiser)
+            made[id(p)] = _realise_row(
+                source, table, fit, texts, _multiply(table, row, scale), realiser, scale
+            )
         return made[id(p)]
 
     setup = tuple(build(p) for p in candidate.setup)
@@ -230,6 +247,12 @@ def _build_row(
     return StreamRow(table.name, values)
 
 
+def _multiply(table: Table, built: StreamRow, scale: int) -> StreamRow:
+    numbers = {column.name for column in table.columns if column.type.family is Family.NUMBER}
+    row = {n: v * scale if n in numbers and v is not None else v for n, v in built.row.items()}
+    return built if scale == 1 else StreamRow(built.stream, row)
+
+
 def _realise_row(
     source: WitnessSource,
     table: Table,
@@ -237,6 +260,7 @@ def _realise_row(
     texts: Mapping[Fraction, str],
     built: StreamRow,
     realiser: Realiser,
+    scale: int,
 ) -> StreamRow:
     """The row, with values in unassigned columns that give derived columns their assigned values."""
     points: Points = source.regions.part.points
@@ -246,6 +270,8 @@ def _realise_row(
         if point is not None and column.derivation is not None and column.derivation.arguments:
             is_text = column.type.family is Family.STRING
             wanted[column.name] = texts[point] if is_text else points.value(point, column.type)
+            if column.type.family is Family.NUMBER:
+                wanted[column.name] *= scale
     if not wanted:
         return built
     fixed = {c.name for c in table.columns if Ref(row.occurrence, c.name) in row.assignment}
