@@ -103,7 +103,8 @@ def render_query(query: Query) -> str:
     if not query.projection:
         return text
     shown = ", ".join(f"{each.duckdb} AS {_name(each.name)}" for each in query.projection)
-    return f"SELECT {_WORLD}, {shown} FROM ({text})"
+    where = "" if query.filter is None else f" WHERE {query.filter.duckdb}"
+    return f"SELECT {_WORLD}, {shown} FROM ({text}){where}"
 
 
 def _render_term(term: Term, columns: Sequence[str]) -> str:

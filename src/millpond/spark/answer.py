@@ -90,6 +90,8 @@ def finish_rows(spark: SparkSession, answer: AnswerFrame, query: Query) -> Answe
         return finished
     columns: dict[str, Column] = {name: quoted(name) for name in finished.frame.columns}
     given = {field.name: field.dataType for field in finished.frame.schema.fields}
+    ordered = {key.column for key in query.order_by}
+    wanted = [(n if n in ordered else w, t) for n, (w, t) in zip(shown, wanted, strict=True)]
     for name, (renamed, type_) in zip(shown, wanted, strict=True):
         column = columns[name] if given[name] == type_ else columns[name].cast(type_)
         columns[name] = column.alias(renamed)

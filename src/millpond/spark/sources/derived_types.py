@@ -23,22 +23,21 @@ def settle_types(spark: SparkSession, query: Query) -> Query:
 
     Raises MillpondError if Spark cannot compute an expression, or if its type is not one of the language.
     """
-    tables = {name: _settle_table(spark, table) for name, table in query.tables.items()}
-    if all(tables[name] == table for name, table in query.tables.items()):
-        return query
-
-    def settle(occurrence: Occurrence) -> Occurrence:
-        settled = tables[occurrence.table.name]
-        types = {column.name: column.type for column in settled.derived}
-        derived = tuple(replace(c, type=types[c.name]) for c in occurrence.table.derived)
-        table = replace(occurrence.table, columns=settled.columns, derived=derived, block=settled.block)
-        return replace(occurrence, table=table)
-
     terms = tuple(
-        replace(term, selects=tuple(map_occurrences(each, settle) for each in term.selects))
+        replace(
+            term,
+            selects=tuple(map_occurrences(each, lambda o: _settle(spark, o)) for each in term.selects),
+        )
         for term in query.terms
     )
-    return replace(query, terms=terms)
+    return query if terms == query.terms else replace(query, terms=terms)
+
+
+def _settle(spark: SparkSession, occurrence: Occurrence) -> Occurrence:
+    table = _settle_table(spark, occurrence.table)
+    if isinstance(table.block, Subquery):
+        table = replace(table, block=Subquery(settle_types(spark, table.block.query)))
+    return replace(occurrence, table=table)
 
 
 def _settle_table(spark: SparkSession, table: Table) -> Table:
