@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from itertools import combinations, islice, product
+from itertools import combinations, islice, product, zip_longest
 from typing import Any
 
 from millpond.analysis.rank_filters import find_rank_limit
@@ -328,27 +328,31 @@ class _Search:
         return all(is_confirmed_whole(self.query, each) for each in witnesses)
 
     def _propose(self, base: Mapping[str, Row]) -> Iterator[Template]:
+        """Templates with optional rows of each stream, in turn."""
+        streams = [name for name, table in self.tables.items() if table.streaming]
+        for templates in zip_longest(*(self._propose_rows_of(name, base) for name in streams)):
+            yield from (template for template in templates if template is not None)
+
+    def _propose_rows_of(self, name: str, base: Mapping[str, Row]) -> Iterator[Template]:
         counts, befores = self._count_rows()
         partition = self._trace(c for f in self.functions for c in f.partition_by)
-        for name, table in self.tables.items():
-            if not table.streaming:
-                continue
-            free = [c for c in table.columns if c.name != table.time and c.type.domain is not Domain.BOUNDED]
-            levels = self._find_levels(name)
-            named = self._find_named_columns(name)
-            sets = [self._widen((name, column.name)) for column in free]
-            sets.sort(key=lambda keys: keys.isdisjoint(partition))
-            for keys in [*sets, frozenset[Source]()]:
-                own = {column for owner, column in keys if owner == name}
-                others = frozenset(c.name for c in free) - own
-                uniques = [others - levels - named, frozenset[str](), others - levels]
-                for count, before, unique in product(counts, befores, dict.fromkeys(uniques)):
-                    for slope, rise in product((0, 1, -1), (1, -1, 0)):
-                        template = Template(
-                            base, self.tables, name, keys, unique, levels - own, slope, rise, count, before
-                        )
-                        yield template
-                        yield from self._vary(template)
+        table = self.tables[name]
+        free = [c for c in table.columns if c.name != table.time and c.type.domain is not Domain.BOUNDED]
+        levels = self._find_levels(name)
+        named = self._find_named_columns(name)
+        sets = [self._widen((name, column.name)) for column in free]
+        sets.sort(key=lambda keys: keys.isdisjoint(partition))
+        for keys in [*sets, frozenset[Source]()]:
+            own = {column for owner, column in keys if owner == name}
+            others = frozenset(c.name for c in free) - own
+            uniques = [others - levels - named, frozenset[str](), others - levels]
+            for count, before, unique in product(counts, befores, dict.fromkeys(uniques)):
+                for slope, rise in product((0, 1, -1), (1, -1, 0)):
+                    template = Template(
+                        base, self.tables, name, keys, unique, levels - own, slope, rise, count, before
+                    )
+                    yield template
+                    yield from self._vary(template)
 
     def _vary(self, template: Template) -> Iterator[Template]:
         """Variants for functions that depend on many rows, and for those that skip NULL."""
