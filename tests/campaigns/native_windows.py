@@ -30,6 +30,7 @@ from millpond.spark.admission import Allowance
 from millpond.spark.job import Job
 from millpond.spark.native_windows import NativeEngine
 from millpond.spark.options import RunOptions
+from millpond.spark.progress import Phase
 from millpond.spark.run import run
 from tests.campaigns import time_on_spark
 from tests.support.native_generate import (
@@ -65,7 +66,9 @@ def examine(spark: SparkSession, seed: int, files: int = 4) -> tuple[bool, str |
             for batch in some:
                 write_file(folder / "s", number, batch)
                 number += 1
-            run(verdict, folder, RunOptions(output=str(folder / "out"), once=True))
+            ended = run(verdict, folder, RunOptions(output=str(folder / "out"), once=True))
+            if ended.phase is not Phase.DONE:  # a signal has stopped it, and the next run would continue it
+                raise KeyboardInterrupt
         found = read_lines(folder / "out", "part-*")
         rejected = [json.loads(line["record"]) for line in read_lines(folder / "out" / "_rejected", "part-*")]
     late = find_late_rows(case, runs, delay)

@@ -12,6 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from millpond.cli import main as cli
+from millpond.spark.progress import Phase, Snapshot
+from tests.campaigns import native_windows
 from tests.campaigns.native_windows import examine, read_lines
 
 QUERY = """
@@ -78,3 +80,12 @@ def rejected(folder: Path) -> list[dict[str, Any]]:
 def test_random_queries_give_duckdbs_answer(spark: SparkSession, seed: int) -> None:
     is_native, problem = examine(spark, seed)
     assert is_native and problem is None, problem
+
+
+def test_a_stopped_run_is_not_taken_for_a_wrong_answer(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal, for example of ``timeout``, stops a run after its batch; rows are then left for the next."""
+    monkeypatch.setattr(native_windows, "run", lambda *_: Snapshot(Phase.STOPPED))
+    with pytest.raises(KeyboardInterrupt):
+        examine(spark, 1)

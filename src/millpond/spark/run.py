@@ -218,6 +218,8 @@ class _Watcher:
                 report(self._tally.snapshot(phase, time.monotonic()))
                 if self._stop.requested:
                     self._stop_after_batch(query)
+            if (failure := query.exception()) is not None:  # it failed while its end was awaited
+                raise failure
         except _SPARK_ERRORS as error:
             if not self._stop.requested:
                 self._record_batches(query)
