@@ -12,8 +12,8 @@ from millpond.plan.state import State
 from millpond.query.model import Query
 
 if TYPE_CHECKING:
+    from millpond.analysis.witness.model import WitnessTemplate
     from millpond.analysis.witness.source import WitnessSource
-    from millpond.analysis.witness.templates import Template
     from millpond.plan.needs import TimedPlan
     from millpond.plan.over import OverPlan
     from millpond.plan.synopses import ExactPlan
@@ -81,7 +81,7 @@ class Verdict:
     timed: TimedPlan | None = field(default=None, repr=False)
     over: OverPlan | None = field(default=None, repr=False)
     witness_source: WitnessSource | None = field(default=None, repr=False)
-    template: Template | None = field(default=None, repr=False)
+    template: WitnessTemplate | None = field(default=None, repr=False)
     published: str | None = None
     assumptions: tuple[str, ...] = ()
     blocks: Mapping[str, Verdict] = field(default_factory=dict, repr=False)

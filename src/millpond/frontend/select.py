@@ -145,7 +145,7 @@ def _check_projections(reads: Sequence[TypedSelect], terms: Sequence[Term]) -> N
 
 def _read_branches(statement: Statement, node: exp.Select, around: Surroundings) -> list[TypedSelect]:
     """The select, or one for each combination of branches of the UNION ALL blocks that it reads."""
-    ignores = bool(node.args.get("distinct")) and not is_grouped(node)
+    ignores = _ignores_duplicates(node)
     around = replace(around, ignores_duplicates=ignores, taken=set(), derived={})
     try:
         return [_read_select(statement, node, around)]
@@ -160,6 +160,16 @@ def _read_branches(statement: Statement, node: exp.Select, around: Surroundings)
         if any(each.projection for each in found):
             raise KeepBlockError(union.path) from None
         return found
+
+
+def _ignores_duplicates(node: exp.Select) -> bool:
+    """Whether the result of a select does not change if a row that it reads is repeated."""
+    if not is_grouped(node):
+        return bool(node.args.get("distinct"))
+    if list_window_functions(node) or any(node.args.get(key) for key in ("limit", "offset", "having")):
+        return False
+    found = [each for item in node.expressions for each in item.find_all(exp.AggFunc)]
+    return bool(found) and all(isinstance(each, exp.Min | exp.Max) for each in found)
 
 
 def is_grouped(node: exp.Select) -> bool:

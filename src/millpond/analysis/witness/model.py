@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import combinations, groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from millpond.analysis.assumptions import find_all_refs
 from millpond.query.evaluate import Evaluation, Row
-from millpond.query.model import Query
+from millpond.query.model import Query, Table
 from millpond.query.trees import is_aggregate
 
 if TYPE_CHECKING:
@@ -59,6 +59,16 @@ class Witness:
             "probes": [[r.to_json() for r in probe] for probe in self.probes],
             "compare": self.compare,
         }
+
+
+class WitnessTemplate(Protocol):
+    """A scheme for witnesses of any size, of a query that reads the declared ``tables``."""
+
+    @property
+    def tables(self) -> Mapping[str, Table]: ...
+
+    def build(self, n: int) -> Witness:
+        """The witness with ``n`` optional rows."""
 
 
 def is_confirmed(query: Query, witness: Witness, seed: int = 0) -> bool:

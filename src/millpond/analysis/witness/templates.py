@@ -19,7 +19,7 @@ from itertools import combinations, islice, product, zip_longest
 from typing import Any
 
 from millpond.analysis.rank_filters import find_rank_limit
-from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness
+from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness, WitnessTemplate
 from millpond.errors import WitnessSizeError
 from millpond.query.evaluate import Row, compile_condition
 from millpond.query.model import Column, Literal, Query, Ref, Table, WindowFunction
@@ -132,11 +132,11 @@ class Template:
             if name == table.time:
                 row[name] = clock
             elif (table.name, name) in self.keys:
-                row[name] = _shift(column, row[name], key)
+                row[name] = shift_value(column, row[name], key)
             elif table.name == self.stream and name in self.levels:
-                row[name] = None if level is None else _shift(column, row[name], level)
+                row[name] = None if level is None else shift_value(column, row[name], level)
             elif table.name == self.stream and name in self.unique:
-                row[name] = _shift(column, row[name], number)
+                row[name] = shift_value(column, row[name], number)
         return row
 
 
@@ -148,12 +148,12 @@ def find_template(query: Query) -> Template | None:
         return None
 
 
-def build_from_template(query: Query, template: Template, n: int) -> Witness:
+def build_from_template(query: Query, template: WitnessTemplate, n: int) -> Witness:
     """The witness with ``n`` optional rows; raises WitnessSizeError if it is not confirmed."""
     if n < 1:
         raise WitnessSizeError("a witness needs at least one row", remedy="ask for n = 1 or more")
     witness = template.build(n)
-    if not _respects_checks(template.tables, witness) or not is_confirmed_whole(query, witness):
+    if not respects_checks(template.tables, witness) or not is_confirmed_whole(query, witness):
         raise WitnessSizeError(f"no witness of {n} rows was found", remedy="ask for another number of rows")
     return witness
 
@@ -168,18 +168,18 @@ def is_confirmed_whole(query: Query, witness: Witness, seed: int = 0) -> bool:
     """
     n = len(witness.universe)
     if n <= EXHAUSTIVE:
-        trial = _Trial(witness, [(s, k) for s in range(1 << n) for k in range(n)])
+        trial = Trial(witness, [(s, k) for s in range(1 << n) for k in range(n)])
     else:
         rng = random.Random(seed)
         flips = [(rng.getrandbits(n) | 1 << k, k) for k in (rng.randrange(n) for _ in range(_FLIPS))]
         subsets = sorted({rng.getrandbits(n) for _ in range(_SUBSETS)})
         pairs = [(a, b, (a ^ b).bit_length() - 1) for a, b in combinations(subsets, 2)]
         wanted = [*flips, *((s & ~(1 << k), k) for s, k in flips)]
-        trial = _Trial(witness, [*wanted, *((s, k) for a, b, k in pairs for s in (a, b))])
+        trial = Trial(witness, [*wanted, *((s, k) for a, b, k in pairs for s in (a, b))])
     return trial.is_confirmed(evaluate_worlds(query, trial.worlds))
 
 
-class _Trial:
+class Trial:
     """The worlds in which a witness is evaluated: subsets before and after a probe."""
 
     def __init__(self, witness: Witness, pairs: Iterable[tuple[int, int]]) -> None:
@@ -241,7 +241,7 @@ def _tells_all(responses: Responses) -> bool:
     return True
 
 
-def _respects_checks(tables: Mapping[str, Table], witness: Witness) -> bool:
+def respects_checks(tables: Mapping[str, Table], witness: Witness) -> bool:
     """Whether no row breaks a CHECK or the limits of its type."""
     every = [*witness.setup, *witness.universe, *(r for probe in witness.probes for r in probe)]
     for name, table in tables.items():
@@ -272,7 +272,7 @@ class _Search:
         self.functions = [f for block in list_blocks(query) for f in block.functions]
 
     def find(self) -> Template | None:
-        for base in _find_base_rows(self.query, self.tables, self.equal):
+        for base in find_base_rows(self.query, self.tables, self.equal):
             retracting: list[Template] = []
             proposed = islice(self._propose(base), _MOST_TEMPLATES)
             while batch := list(islice(proposed, _BATCH)):
@@ -305,11 +305,11 @@ class _Search:
 
     def _try(self, batch: Sequence[Template], n: int) -> list[tuple[Template, bool]]:
         """The templates whose probes show ``n`` rows, and whether they show them by rows that they add."""
-        trials: list[tuple[Template, _Trial]] = []
+        trials: list[tuple[Template, Trial]] = []
         for template in batch:
             witness = template.build(n)
-            if _respects_checks(self.tables, witness):
-                trials.append((template, _Trial(witness, product(range(1 << n), range(n)))))
+            if respects_checks(self.tables, witness):
+                trials.append((template, Trial(witness, product(range(1 << n), range(n)))))
         answers = evaluate_worlds(self.query, [world for _, trial in trials for world in trial.worlds])
         found, first = [], 0
         for template, trial in trials:
@@ -323,7 +323,7 @@ class _Search:
 
     def _is_confirmed_in_large(self, template: Template) -> bool:
         witnesses = [template.build(n) for n in _CONFIRMED]
-        if not all(_respects_checks(self.tables, each) for each in witnesses):
+        if not all(respects_checks(self.tables, each) for each in witnesses):
             return False
         return all(is_confirmed_whole(self.query, each) for each in witnesses)
 
@@ -426,7 +426,7 @@ class _Search:
 # --- values --------------------------------------------------------------------------------------------
 
 
-def _shift(column: Column, value: Any, by: int) -> Any:
+def shift_value(column: Column, value: Any, by: int) -> Any:
     """The value that comes ``by`` steps after another one; strings are ordered by their last part."""
     if by == 0 or value is None:
         return value
@@ -443,7 +443,7 @@ def _shift(column: Column, value: Any, by: int) -> Any:
             return value
 
 
-def _find_base_rows(
+def find_base_rows(
     query: Query, tables: Mapping[str, Table], equal: Sequence[set[Source]]
 ) -> list[dict[str, Row]]:
     """Some choices of a row of each table such that the query has an answer."""

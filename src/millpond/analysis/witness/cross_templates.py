@@ -1,0 +1,195 @@
+"""Witnesses of whole queries whose probes are rows of another stream than the optional rows, or of the same.
+
+An optional row has its own value in the key columns; its probe is a row of any stream with the same value in
+columns of its own.  So a probe may change a group that is joined with the optional rows, or look for a value
+that an optional row gave it.  Candidates are tried in small, all at once, and confirmed in large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import product
+
+from millpond.analysis.witness.model import StreamRow, Witness
+from millpond.analysis.witness.templates import (
+    Trial,
+    find_base_rows,
+    is_confirmed_whole,
+    respects_checks,
+    shift_value,
+)
+from millpond.query.evaluate import Row
+from millpond.query.model import Column, Query, Table
+from millpond.query.trace import Source, find_equal_columns
+from millpond.query.types import Domain, Family
+from millpond.runtime.derive import UncomputableError
+from millpond.runtime.query_sql import evaluate_worlds, list_declared_tables
+
+_FIRST = datetime(2000, 1, 1)
+_STEP = timedelta(days=400)
+_SPAN = timedelta(days=6_000 * 365)
+_SMALL = 2
+_CONFIRMED = (6, 40)
+_MOST_BASES = 2
+_MOST_TEMPLATES = 600
+_MOST_TRIED = 8
+# How a probe differs from the optional row in the columns that are no keys.
+_RISES = (0, 1, -1)
+
+
+@dataclass(frozen=True)
+class CrossTemplate:
+    """A scheme for witnesses of any size.
+
+    ``base`` is a row of each table for which the query has an answer.  Optional rows are rows of ``stream``,
+    each with its own value of the ``keys``, which rise or fall by ``slope``, and of the ``unique`` columns.
+    A probe is a row of ``prober`` with the keys of its optional row, and numbers that are by ``rise`` higher;
+    the first probe is one row, the second two, and so on if they are ``counted``.  The setup has a row of
+    each ``present`` table, or one for each key if it is ``keyed``.
+    """
+
+    base: Mapping[str, Row]
+    tables: Mapping[str, Table]
+    stream: str
+    prober: str
+    keys: frozenset[Source]
+    unique: frozenset[str]
+    rise: int
+    present: frozenset[str]
+    keyed: bool
+    slope: int = 1
+    counted: bool = False
+    compare: str = "emitted"
+
+    def build(self, n: int) -> Witness:
+        """The witness with ``n`` optional rows."""
+        rows = (n + 2) * (len(self.tables) + 1) + (n if self.counted else 1)
+        step, clock = min(_STEP, _SPAN / rows), _FIRST
+        setup, universe = [], []
+        for name in sorted(self.present):
+            for key in range(1, n + 1) if self.keyed else range(1):
+                clock += step
+                setup.append(StreamRow(name, self._make(name, key, 0, 0, clock)))
+        for key in range(1, n + 1):
+            clock += step
+            universe.append(StreamRow(self.stream, self._make(self.stream, key, 0, 100 + key, clock)))
+        probes = []
+        for key in range(1, n + 1):
+            now, probe = clock, []
+            for _ in range(key if self.counted else 1):
+                now += step
+                probe.append(StreamRow(self.prober, self._make(self.prober, key, self.rise, 10_000, now)))
+            probes.append(tuple(probe))
+        return Witness(tuple(setup), tuple(universe), tuple(probes), self.compare)
+
+    def _make(self, name: str, key: int, rise: int, number: int, clock: datetime) -> Row:
+        table, row = self.tables[name], dict(self.base[name])
+        for column in table.columns:
+            if column.name == table.time:
+                row[column.name] = clock
+            elif (name, column.name) in self.keys:
+                row[column.name] = shift_value(column, row[column.name], self.slope * key)
+            elif name == self.stream and column.name in self.unique and number:
+                row[column.name] = shift_value(column, row[column.name], number)
+            elif rise and column.type.family is Family.NUMBER:
+                row[column.name] = shift_value(column, row[column.name], rise)
+        return row
+
+
+def find_cross_template(query: Query) -> CrossTemplate | None:
+    """A template whose witnesses are confirmed on the whole query; None if none is found."""
+    tables = list_declared_tables(query)
+    try:
+        for base in find_base_rows(query, tables, find_equal_columns(query))[:_MOST_BASES]:
+            found = _try(query, list(_propose(query, tables, base))[:_MOST_TEMPLATES])
+            for template in found[:_MOST_TRIED]:
+                if _is_confirmed_in_large(query, template):
+                    return template
+    except UncomputableError:
+        return None
+    return None
+
+
+def _try(query: Query, templates: Sequence[CrossTemplate]) -> list[CrossTemplate]:
+    """The templates that are confirmed in small."""
+    trials = []
+    for template in templates:
+        witness = template.build(_SMALL)
+        if respects_checks(template.tables, witness):
+            trials.append((template, Trial(witness, product(range(1 << _SMALL), range(_SMALL)))))
+    if not trials:
+        return []
+    answers = evaluate_worlds(query, [world for _, trial in trials for world in trial.worlds])
+    found, first = [], 0
+    for template, trial in trials:
+        if trial.is_confirmed(answers[first : first + len(trial.worlds)]):
+            found.append(template)
+        first += len(trial.worlds)
+    return found
+
+
+def _is_confirmed_in_large(query: Query, template: CrossTemplate) -> bool:
+    witnesses = [template.build(n) for n in _CONFIRMED]
+    if not all(respects_checks(template.tables, each) for each in witnesses):
+        return False
+    return all(is_confirmed_whole(query, each) for each in witnesses)
+
+
+def _propose(query: Query, tables: Mapping[str, Table], base: Mapping[str, Row]) -> Iterator[CrossTemplate]:
+    streams = [name for name, table in tables.items() if table.streaming]
+    relations = frozenset(tables) - set(streams)
+    equal = find_equal_columns(query)
+    for stream, prober in product(streams, streams):
+        for keys, start in _list_keys(tables, equal, base, stream, prober):
+            free = frozenset(c.name for c in _list_free(tables[stream]) if (stream, c.name) not in keys)
+            first = CrossTemplate(start, tables, stream, prober, keys, free, 0, relations, False)
+            others = relations | (set(streams) - {stream})
+            for present, rise in product(dict.fromkeys((relations, others)), _RISES):
+                plain = replace(first, present=present, rise=rise)
+                yield from _vary(plain) if keys else (plain,) if free else ()
+            if keys and stream != prober:
+                yield replace(first, unique=frozenset(), counted=True)
+
+
+def _vary(template: CrossTemplate) -> Iterator[CrossTemplate]:
+    """Variants of a template with keys."""
+    for slope, keyed in product((1, -1), (False, True)):
+        for unique in dict.fromkeys((frozenset[str](), template.unique)):
+            yield replace(template, slope=slope, keyed=keyed, unique=unique)
+
+
+def _list_keys(
+    tables: Mapping[str, Table],
+    equal: Sequence[set[Source]],
+    base: Mapping[str, Row],
+    stream: str,
+    prober: str,
+) -> Iterator[tuple[frozenset[Source], Mapping[str, Row]]]:
+    """Columns that rise together from one optional row to the next, with the rows from which they start.
+
+    None at all, columns that the query equates, and any two, which start with the value of the prober.
+    """
+    yield frozenset(), base
+    for column in _list_free(tables[stream]):
+        own = (stream, column.name)
+        together = frozenset({own}.union(*(each for each in equal if own in each)))
+        yield together, base
+        if stream == prober:
+            continue
+        for other in _list_free(tables[prober]):
+            if other.type.family is column.type.family:
+                value = base[prober][other.name]
+                start = {**base, stream: {**base[stream], column.name: value}}
+                yield together | {(prober, other.name)}, start
+
+
+def _list_free(table: Table) -> list[Column]:
+    """The columns that can take many values."""
+    families = (Family.NUMBER, Family.STRING, Family.DATE)
+    return [
+        c
+        for c in table.columns
+        if c.name != table.time and c.type.family in families and c.type.domain is not Domain.BOUNDED
+    ]
