@@ -203,10 +203,18 @@ def _statements(sql: str) -> list[exp.Expr]:
 
 
 def _query(sql: str) -> exp.Query:
-    queries = [s for s in _statements(sql) if isinstance(s, exp.Query)]
+    statements = _statements(sql)
+    queries = [s for s in statements if isinstance(s, exp.Query)]
     if len(queries) != 1:
         raise ValueError(f"expected one query, found {len(queries)}")
-    return queries[0]
+    views = {
+        s.this.name.lower(): s.expression for s in statements if isinstance(s, exp.Create) and s.expression
+    }
+    (query,) = queries
+    while tables := [table for table in query.find_all(exp.Table) if table.name.lower() in views]:
+        for table in tables:
+            table.replace(views[table.name.lower()].copy().subquery(table.alias_or_name))
+    return query
 
 
 @lru_cache(maxsize=256)
@@ -216,6 +224,8 @@ def _correlated(sql: str, types: tuple[tuple[str, tuple[tuple[str, str], ...]], 
     columns = {table.lower(): [_typed(*c) for c in declared] for table, declared in types}
     for table in list(query.find_all(exp.Table)):
         key = table.name.lower()
+        if key not in columns:  # a query of WITH
+            continue
         listed = ", ".join(columns[key])
         inner = f"(SELECT {listed} FROM {names[key]} AS _rows WHERE _rows._case = _number._case)"
         joins = table.args.get("joins")

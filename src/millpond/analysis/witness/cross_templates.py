@@ -24,8 +24,8 @@ from millpond.query.evaluate import Row
 from millpond.query.model import Column, Query, Table
 from millpond.query.trace import Source, find_equal_columns
 from millpond.query.types import Domain, Family
-from millpond.runtime.derive import UncomputableError
 from millpond.runtime.query_sql import evaluate_worlds, list_declared_tables
+from millpond.runtime.row_queries import UncomputableError
 
 _FIRST = datetime(2000, 1, 1)
 _STEP = timedelta(days=400)
