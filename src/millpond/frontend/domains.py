@@ -88,10 +88,14 @@ def _add(counts: Iterable[int | None]) -> int | None:
 
 
 def _count_substrings(row: exp.Expr) -> int | None:
-    """The number of strings of at most the length that SUBSTRING, LEFT or RIGHT takes."""
+    """The number of values of SUBSTRING, LEFT or RIGHT that take one character.
+
+    Longer ones are free: there are finitely many, but more than any memory holds, as of INT.  If the data
+    have few, a CHECK or a cardinality can say so.
+    """
     length = row.args.get("length") if isinstance(row, exp.Substring) else row.expression
     value = read_value(length) if length is not None else None
-    return count_values_up_to(STRING, value) if type(value) is int and value >= 0 else None
+    return count_values_up_to(STRING, value) if type(value) is int and 0 <= value <= 1 else None
 
 
 def _is_integer(table: Table, node: exp.Expr) -> bool:
