@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from millpond.errors import NotUnboundedError
+from millpond.errors import NotUnboundedError, WitnessSizeError
 from millpond.plan.state import State
 from millpond.query.model import Query
 
@@ -113,7 +113,13 @@ class Verdict:
             raise NotUnboundedError(
                 f"the query is {self.outcome}: there is no witness that its memory must grow"
             )
-        return build_witness(self.query, self.witness_source, n).to_json()
+        try:
+            return build_witness(self.query, self.witness_source, n).to_json()
+        except WitnessSizeError as error:
+            if not self.assumptions:
+                raise
+            message = f"no rows are known that show this; the verdict assumes that {self.assumptions[0]}"
+            raise WitnessSizeError(message) from error
 
     def to_json(self) -> dict[str, Any]:
         return {

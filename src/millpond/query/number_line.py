@@ -19,8 +19,6 @@ from millpond.query.types import Family, SqlType
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _EPOCH_TIME = datetime(1970, 1, 1)
-# Strings between two constants end in a counter with this many digits.
-_DIGITS = 9
 # Between a constant and the counter comes the first of these that still sorts before the next constant.
 # The colon in comparisons below sorts after every digit.
 _MARKS = ("!", " ", "\x01")
@@ -99,16 +97,18 @@ class Points:
         Raises ValueError if there is no room: no string lies between 'a' and 'a' followed by NUL.
 
         >>> Points(("a", "b")).strings_at([Fraction(1), Fraction(3, 2)])
-        {Fraction(1, 1): 'a', Fraction(3, 2): 'a!000000000'}
+        {Fraction(1, 1): 'a', Fraction(3, 2): 'a!0'}
         """
         out: dict[Fraction, str] = {}
         count: dict[int, int] = {}
-        for point in sorted(set(points)):
+        distinct = sorted(set(points))
+        digits = len(str(len(distinct) - 1))
+        for point in distinct:
             if point.denominator == 1 and 1 <= point <= len(self.strings):
                 out[point] = self.strings[int(point) - 1]
                 continue
             gap = min(max(int(point // 1), 0), len(self.strings))
-            out[point] = f"{self._room(gap)}{count.get(gap, 0):0{_DIGITS}d}"
+            out[point] = f"{self._room(gap)}{count.get(gap, 0):0{digits}d}"
             count[gap] = count.get(gap, 0) + 1
         return out
 
