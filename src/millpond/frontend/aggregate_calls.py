@@ -109,7 +109,7 @@ def read_aggregate_call(scope: Scope, node: exp.Expr) -> AggregateCall:
         mark_as_read(statement, node)
         condition = node.expression.this
         call = _add_condition(statement, node, read_aggregate_call(scope, node.this), condition)
-        return replace(call, name=f"{call.name} FILTER (WHERE {statement.slice(condition)})")
+        return replace(call, name=f"{call.name} FILTER (WHERE {name_expression(statement, condition)})")
     if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
         return _read_null_treatment(scope, node)
     call = _read_within_group(scope, node) if isinstance(node, exp.WithinGroup) else _read_call(scope, node)
@@ -174,6 +174,9 @@ def _read_call(scope: Scope, node: exp.Expr) -> AggregateCall:
     mark_as_read(statement, node)
     arguments, distinct = _read_arguments(statement, node, called.upper())
     name = f"{called}({'DISTINCT ' if distinct else ''}{_ARGUMENTS})"
+    if node.args.get("expressions"):  # COUNT(a, b), which is read as a CASE
+        every = (node.this, *node.expressions)
+        name = f"{called}({', '.join(name_expression(statement, each) for each in every)})"
     if isinstance(node, exp.CountIf):
         arguments = (_choose(node, arguments[0], exp.Literal.number(1)),)
         return AggregateCall("COUNT", arguments, f"{called}({name_expression(statement, node.this)})")
@@ -181,7 +184,7 @@ def _read_call(scope: Scope, node: exp.Expr) -> AggregateCall:
     if isinstance(node, _QUANTILES):
         constants = (_read_fraction(scope, node.args["quantile"]),)
         share = name_expression(statement, node.args["quantile"])
-        last = "1" if isinstance(node, exp.Quantile) else "10000"
+        last = "1" if type(node) is exp.Quantile else "10000"
         given = node.args.get("accuracy")
         last = last if given is None else name_expression(statement, given)
         name = f"{called}({_ARGUMENTS}, {share}, {last})"

@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, NullType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, NullType, StringType, StructField, StructType
 
 from millpond.frontend.select import unique_names
 from millpond.query.model import Aggregate, Expr, Query, Ref, Table
@@ -206,6 +206,9 @@ def _spell_ref(ref: Ref) -> str:
 
 
 def _concrete_type(type_: DataType) -> DataType:
+    """A type that results can be cast to: that of NULL is STRING, and an array may contain NULL."""
+    if isinstance(type_, ArrayType):
+        return ArrayType(type_.elementType)
     return StringType() if isinstance(type_, NullType) else type_
 
 

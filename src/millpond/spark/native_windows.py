@@ -62,12 +62,12 @@ class NativeEngine:
         """
         if job.verdict.timed is None or job.updates or job.blocks:
             return False
-        closing = find_closing_select(job.query)
-        is_only = job.verdict.timed is not None and explain_uncomputed(job.verdict.timed) is not None
+        is_only = explain_uncomputed(job.verdict.timed) is not None
+        closing = find_closing_select(job.query, any_aggregate=is_only)
         return closing is not None and (closing.has_sessions or is_only or job.verdict.state.entries is None)
 
     def build(self, job: Job) -> AnswerFrame:
-        closing = find_closing_select(job.query)
+        closing = find_closing_select(job.query, any_aggregate=True)
         assert closing is not None
         schema = infer_result_schema(job.spark, job.query)
         source = reject_null_timestamps(job.sources[closing.table.name], closing.table)
@@ -155,8 +155,11 @@ class ClosingSelect:
         return f"timestamp_micros(unix_micros({END}) - {function.width})"
 
 
-def find_closing_select(query: Query) -> ClosingSelect | None:
-    """The select of a query that the native engine runs; None if it does not run the query."""
+def find_closing_select(query: Query, any_aggregate: bool = False) -> ClosingSelect | None:
+    """The select of a query that the native engine runs; None if it does not run the query.
+
+    Unless ``any_aggregate``, the timed engine is preferred for aggregates that keep the values of a group.
+    """
     if len(query.selects) != 1:
         return None
     (term,), (select,) = query.terms, query.selects
@@ -168,7 +171,7 @@ def find_closing_select(query: Query) -> ClosingSelect | None:
         return None
     if select.session is not None:
         return ClosingSelect(select, select.session.time)
-    if not all(_is_native(each) for each in find_aggregates(select)):
+    if not any_aggregate and not all(_is_native(each) for each in find_aggregates(select)):
         return None
     shown = [item.expression for item in select.items if isinstance(item.expression, Ref)]
     bucket = find_bucket(select, occurrence.alias, shown if term.distinct else select.group_by or ())

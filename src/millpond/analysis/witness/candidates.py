@@ -350,7 +350,7 @@ def _propose_percentile_scan(source: WitnessSource, n: int) -> Iterator[WitnessC
         *(CandidateRow(kept_alias, each) for each in added),
     )
     universe = tuple(CandidateRow(kept_alias, each) for each in rounds[1:-1])
-    yield WitnessCandidate((), universe, (probe,) * n, step_by_step=True)
+    yield WitnessCandidate((), universe, (probe,) * n, tuple(sorted(shared)), step_by_step=True)
 
 
 def _propose_weights(source: WitnessSource, left: Ref, right: Ref) -> Iterator[tuple[str, int, int]]:

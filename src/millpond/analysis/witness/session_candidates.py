@@ -16,6 +16,7 @@ from millpond.analysis.witness.argument_values import solve_rounds
 from millpond.analysis.witness.candidates import propose_candidates
 from millpond.analysis.witness.source import CandidateRow, WitnessCandidate, WitnessSource
 from millpond.analysis.witness.values import Assignment
+from millpond.query.aggregate_functions import Memory, find_memory
 from millpond.query.number_line import Points
 
 _FIRST = Points().of(datetime(2000, 1, 1, tzinfo=UTC))
@@ -27,12 +28,13 @@ def propose_session_candidates(source: WitnessSource, n: int) -> Iterator[Witnes
         return
     alias = source.violation.kept_alias
     rounds = solve_rounds(source, n + 2, {})
-    if source.aggregate.distinct and rounds is not None:
+    memory = find_memory(source.aggregate)
+    if memory in (Memory.SET, Memory.LIST) and rounds is not None:
         # Each probe adds every value but one, so the count shows whether that one was present.
         universe = tuple(CandidateRow(alias, rounds[k]) for k in range(1, n + 1))
         probes = tuple(tuple(row for row in universe if row is not mine) or universe for mine in universe)
         yield _arrange(source, WitnessCandidate((), universe, probes), [rounds[0]])
-    elif source.aggregate.function == "MEDIAN":
+    elif memory is Memory.VALUES:
         for candidate in propose_candidates(source, n):
             if candidate.shared is not None:
                 yield _arrange(source, candidate, _find_ends(source, candidate))
