@@ -33,6 +33,7 @@ from millpond.query.model import (
     WindowFunction,
 )
 from millpond.query.parts import Part, split_disjunctions, split_into_parts
+from millpond.query.trace import find_used_columns
 from millpond.query.trees import conjuncts, refs, rename_refs, renaming
 from millpond.query.window_functions import (
     WINDOW_FUNCTIONS,
@@ -111,28 +112,6 @@ class WindowedSource:
     def _names_only(self, condition: Condition, columns: set[str]) -> bool:
         named = refs(condition)
         return all(ref.occurrence == self.alias and ref.column in columns for ref in named)
-
-
-def find_used_columns(select: Select, alias: str) -> frozenset[str]:
-    """The columns of an occurrence that a select uses, also to compute derived columns."""
-    places = [select.where, select.having, *(join.on for join in select.joins)]
-    places += [each.condition for each in select.exists]
-    found = {ref for place in places for ref in refs(place)} | set(select.group_by or ())
-    found |= {ref for item in select.items for ref in refs(item.expression)}
-    todo = [ref.column for ref in found if ref.occurrence == alias]
-    used: set[str] = set()
-    columns = {column.name: column for column in select.occurrence(alias).table.all_columns}
-    while todo:
-        name = todo.pop()
-        if name in used:
-            continue
-        used.add(name)
-        derivation = columns[name].derivation
-        if derivation is not None:
-            todo += [each for each in derivation.arguments if each in columns]
-            time = select.occurrence(alias).table.time
-            todo += [time] if derivation.time is not None and time is not None else []
-    return frozenset(used)
 
 
 def find_needs(source: WindowedSource) -> tuple[list[FunctionNeed], list[OverFailure]]:
@@ -291,7 +270,7 @@ def decide_frame(source: WindowedSource, function: WindowFunction) -> FunctionNe
         return FunctionNeed(mirrored, rows=first_rows, later_rows=first_rows - 1) if is_first else failure
     rows = max(-frame.end, 0)
     if frame.start is not None:
-        rows = max(rows, -frame.start, frame.end)
+        rows = max(-frame.start, 0) + max(frame.end, 0)
     later = max(frame.end, 0)
     if frame.unit is FrameUnit.RANGE:
         rows, edge = 0, abs(frame.end)

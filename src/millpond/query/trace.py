@@ -15,7 +15,7 @@ from millpond.query.model import (
     Table,
     Windowed,
 )
-from millpond.query.trees import walk
+from millpond.query.trees import refs, walk
 
 # A declared table and one of its columns.
 Source = tuple[str, str]
@@ -103,3 +103,25 @@ def find_equal_columns(query: Query) -> list[set[Source]]:
                 touching = [each for each in sets if each & found]
                 sets = [each for each in sets if not each & found] + [found.union(*touching)]
     return sets
+
+
+def find_used_columns(select: Select, alias: str) -> frozenset[str]:
+    """The columns of an occurrence that a select uses, also to compute derived columns."""
+    places = [select.where, select.having, *(join.on for join in select.joins)]
+    places += [each.condition for each in select.exists]
+    found = {ref for place in places for ref in refs(place)} | set(select.group_by or ())
+    found |= {ref for item in select.items for ref in refs(item.expression)}
+    todo = [ref.column for ref in found if ref.occurrence == alias]
+    used: set[str] = set()
+    columns = {column.name: column for column in select.occurrence(alias).table.all_columns}
+    while todo:
+        name = todo.pop()
+        if name in used:
+            continue
+        used.add(name)
+        derivation = columns[name].derivation
+        if derivation is not None:
+            todo += [each for each in derivation.arguments if each in columns]
+            time = select.occurrence(alias).table.time
+            todo += [time] if derivation.time is not None and time is not None else []
+    return frozenset(used)

@@ -7,7 +7,7 @@ world, and rows of different worlds never meet, so that one statement answers th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from millpond.errors import MillpondError
@@ -222,34 +222,47 @@ def _render_windowed(block: Windowed) -> str:
     return f"SELECT {', '.join([*kept, _WORLD, *values])} FROM ({_render_table(block.base)}) WHERE {where}"
 
 
-def window_function_sql(function: WindowFunction, order: Family | None, partition: Sequence[str] = ()) -> str:
+def window_function_sql(
+    function: WindowFunction,
+    order: Family | None,
+    partition: Sequence[str] = (),
+    names: Callable[[str], str] | None = None,
+    values: Callable[[str], str] | None = None,
+    last_key: str | None = None,
+) -> str:
     """A window function as DuckDB SQL; ``order`` is the type of its first sort key.
 
-    ``partition`` is SQL for further columns that divide the partitions.
+    ``partition`` is SQL for further columns that divide the partitions.  ``names`` renders columns of the
+    window and ``values`` arguments.  Rows that are equal in the order are ordered by the ``last_key``.
     """
+    names = names or _name
+    values = values or names
     arguments = [
-        literal_sql(each.value, each.type, _DUCKDB) if isinstance(each, Literal) else _name(each)
+        literal_sql(each.value, each.type, _DUCKDB) if isinstance(each, Literal) else values(each)
         for each in function.arguments
     ]
     if function.function == "COUNT" and not arguments:
         arguments = ["*"]
+    if function.function == "COUNT_IF":  # that of DuckDB is NULL over NULLs
+        arguments = [f"CASE WHEN {arguments[0]} THEN 1 END"]
     nulls = " IGNORE NULLS" if function.ignore_nulls else ""
     call = f"{WINDOW_FUNCTIONS[function.function].duckdb}({', '.join(arguments)}{nulls})"
     words = []
-    keys = [*partition, *map(_name, function.partition_by)]
+    keys = [*partition, *map(names, function.partition_by)]
     if keys:
         words.append(f"PARTITION BY {', '.join(keys)}")
     if function.order_by:
-        words.append(f"ORDER BY {', '.join(map(sort_key_sql, function.order_by))}")
+        sorted_by = [sort_key_sql(key, names) for key in function.order_by]
+        words.append(f"ORDER BY {', '.join([*sorted_by, *([last_key] if last_key else [])])}")
     if function.frame is not None:
         words.append(_frame_sql(function.frame, order))
     return f"CAST({call} OVER ({' '.join(words)}) AS {function.type.names.duckdb})"
 
 
-def sort_key_sql(key: SortKey) -> str:
+def sort_key_sql(key: SortKey, names: Callable[[str], str]) -> str:
     """A sort key as DuckDB SQL."""
     direction = "DESC" if key.descending else "ASC"
-    return f"{_name(key.column)} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+    return f"{names(key.column)} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
 
 
 def _frame_sql(frame: Frame, order: Family | None) -> str:
