@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from millpond.analysis.verdict import Verdict
 from millpond.engines.over.compile import compile_over, find_gap
 from millpond.engines.over.execute import advance, count_entries
+from millpond.query.evaluate import compile_condition
 from millpond.query.model import Query, Select, Table
 from millpond.query.trace import find_used_columns
 from millpond.runtime.codec import decode_tables, encode_tables
@@ -21,7 +22,7 @@ from millpond.runtime.duckdb import DuckDb
 from millpond.runtime.query_sql import evaluate_worlds
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 
-Row = dict[str, Any]
+Row = Mapping[str, Any]
 _EPOCH = datetime(1970, 1, 1)
 D = Dialect.DUCKDB
 
@@ -45,7 +46,8 @@ def run_in_batches(verdict: Verdict, batches: Sequence[Sequence[Row]]) -> tuple[
     most = late = 0
     for number, rows in enumerate([*batches, []]):
         good = [d for each in derive_each(table, rows) for d in each]
-        good = [row for row in good if _passes(db, plan.block.where, table, row)]
+        passes = compile_condition(plan.block.where, {table.name: 0})
+        good = [row for row in good if passes([row]) is True]
         values: dict[str, list[Any]] = {"seq": [0] * len(good), "t": [_micros(row, table) for row in good]}
         for i, name in enumerate(program.names):
             values[f"c{i}"] = [row[name] for row in good]
@@ -75,19 +77,11 @@ def cut_at_random(rng: random.Random, rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def _declared(query: Query) -> list[Table]:
-    from millpond.runtime.query_sql import list_declared_tables
-
-    return list(list_declared_tables(query).values())
+    return list(query.declared_tables.values())
 
 
 def _micros(row: Row, table: Table) -> int:
     return 0 if table.time is None else int((row[table.time] - _EPOCH).total_seconds() * 1_000_000)
-
-
-def _passes(db: DuckDb, where: Any, table: Table, row: Row) -> bool:
-    from millpond.query.evaluate import compile_condition
-
-    return compile_condition(where, {table.name: 0})([row]) is True
 
 
 def _consume(db: DuckDb, select: Select, rows: pa.Table, alias: str) -> list[tuple[Any, ...]]:
@@ -102,7 +96,7 @@ def _consume(db: DuckDb, select: Select, rows: pa.Table, alias: str) -> list[tup
     for column in select.occurrence(alias).table.derived:
         derivation = column.derivation
         assert derivation is not None
-        arguments = set(derivation.arguments) or {select.occurrence(alias).table.time}
+        arguments = set(derivation.arguments) or {select.occurrence(alias).table.time or ""}
         if arguments <= available:
             text = f"(SELECT *, {derivation.duckdb} AS {D.name_of(column.name)} FROM {text})"
             available.add(column.name)

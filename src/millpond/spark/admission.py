@@ -11,6 +11,7 @@ from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
 from millpond.engines.lookup.declaration import find_lookup_tables
 from millpond.engines.lookup.plan import LookupPlan, plan_lookups
+from millpond.engines.over.compile import find_gap
 from millpond.errors import MillpondError, NotBoundedError
 from millpond.plan.closing import find_output_delay
 from millpond.policies.registry import PolicyChoice
@@ -26,6 +27,7 @@ from millpond.query.model import (
     Select,
     Subquery,
     Table,
+    Windowed,
 )
 from millpond.query.result_times import is_revised
 from millpond.query.trees import is_projection
@@ -86,6 +88,8 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
     # Lookups need neither a bound nor a budget: each row is answered by itself.
     if verdict.outcome != BOUNDED and memory is None and not find_lookup_tables(verdict.query):
         raise _refuse_unbounded(verdict, "" if folder is None else _preview_budgets(verdict.query, folder))
+    if any(isinstance(table.block, Windowed) for table in verdict.query.tables.values()):
+        _check_window_functions(verdict, memory)
     if verdict.query.limit is not None:
         raise MillpondError("a query with LIMIT but without ORDER BY is checked, not run")
     for name, table in verdict.query.tables.items():
@@ -105,6 +109,21 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
             raise MillpondError(
                 f"the output column {name} has a reserved name", remedy="give it another alias"
             )
+
+
+def _check_window_functions(verdict: Verdict, memory: int | None) -> None:
+    """Refuse window functions that the engine does not compute, and budgets for them."""
+    if verdict.outcome != BOUNDED or memory is not None:
+        raise MillpondError("a query with window functions does not run on a memory budget")
+    gap = "several blocks" if verdict.over is None else find_gap(verdict.over)
+    if gap is not None:
+        raise MillpondError(f"the query is bounded and checked, but not run: {gap}")
+    base = verdict.over.block.base if verdict.over is not None else None
+    if base is not None and base.source is None:
+        raise MillpondError(
+            f"the stream {base.name} has no source",
+            remedy="say where its rows come from: USING json OPTIONS (path '…')",
+        )
 
 
 def _find_block_gap(verdict: Verdict, table: Table) -> str | None:

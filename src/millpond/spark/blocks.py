@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from millpond.analysis.verdict import Verdict
-from millpond.query.model import Query, Table
+from millpond.query.model import Query, Table, Windowed
 from millpond.runtime.row_kinds import KIND, RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.answer import AnswerFrame, project_rows
@@ -82,13 +82,20 @@ def make_job(job: Job, open_table: OpenTable) -> Job:
         return OpenSource(source.good, False) if is_known else source
 
     def complete(verdict: Verdict) -> Job:
-        tables = verdict.query.tables
+        tables = [_find_read_table(table) for table in verdict.query.tables.values()]
         sources = {
-            name: open_once(table, verdict.query)
-            for name, table in tables.items()
-            if table.block is None and name not in job.lookups.tables
+            table.name: open_once(table, verdict.query)
+            for table in tables
+            if table.block is None and table.name not in job.lookups.tables
         }
         blocks = {name: complete(block) for name, block in verdict.blocks.items()}
         return replace(job, verdict=verdict, sources=sources, blocks=blocks)
 
     return complete(job.verdict)
+
+
+def _find_read_table(table: Table) -> Table:
+    """The table whose rows an engine reads: below window functions, their base."""
+    while isinstance(table.block, Windowed):
+        table = table.block.base
+    return table

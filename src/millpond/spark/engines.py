@@ -7,6 +7,7 @@
 | projection    | bounded: rows of one block, each by itself               | that of the block               |
 | stream-static | bounded: rows of one stream, joined with relations       | none                            |
 | native        | bounded: windows, sessions, DISTINCT over one stream     | Spark's own, until they close   |
+| over          | bounded: window functions over one stream                | reorder buffer, last rows, sums |
 | timed         | bounded: conditions on application time, or relations    | reorder buffer, partial matches |
 | exact         | all other bounded queries                                | synopses                        |
 
@@ -23,6 +24,7 @@ from millpond.spark.exact import ExactEngine
 from millpond.spark.job import Engine, Job
 from millpond.spark.lookup import LookupEngine
 from millpond.spark.native_windows import NativeEngine
+from millpond.spark.over import OverEngine
 from millpond.spark.projection import ProjectionEngine
 from millpond.spark.stream_static import StreamStaticEngine
 from millpond.spark.timed import TimedEngine
@@ -33,6 +35,7 @@ ENGINES: tuple[Engine, ...] = (
     ProjectionEngine(),
     StreamStaticEngine(),
     NativeEngine(),
+    OverEngine(),
     TimedEngine(),
     ExactEngine(),
 )

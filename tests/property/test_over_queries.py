@@ -1,0 +1,27 @@
+"""Random window functions in random micro-batches: the answer, the size of the state, the verdict."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from millpond import Verdict, check
+from tests.campaigns.over import run_case
+from tests.support.over_generate import CATALOG, make_rows
+from tests.support.over_local import run_in_batches
+
+
+@pytest.mark.parametrize("seed", range(1000, 1040))
+def test_micro_batches_give_the_answer_on_all_rows(seed: int) -> None:
+    assert run_case(seed) in ("equal", "unbounded", "undetermined", "not run")
+
+
+def test_late_rows_are_counted_and_have_no_effect() -> None:
+    verdict = check(f"{CATALOG} SELECT y, LAG(y) OVER (PARTITION BY k ORDER BY ts) AS before FROM s")
+    assert isinstance(verdict, Verdict)
+    rows = sorted(make_rows(random.Random(1), 30), key=lambda row: row["ts"])
+    on_time, _, none = run_in_batches(verdict, [rows])
+    with_late, _, late = run_in_batches(verdict, [rows[5:], rows[:5]])
+    assert (none, late) == (0, 5)
+    assert sum(with_late.values()) == sum(on_time.values()) - 5
