@@ -38,8 +38,8 @@ def run(path: Path, query: str) -> tuple[int, list[dict[str, Any]]]:
         os.utime(file, (stamp, stamp))
     (path / "query.sql").write_text(DDL + query)
     code = cli.main(["run", str(path / "query.sql"), "--once", "--output", str(path / "out")])
-    lines = [line for file in (path / "out").glob("part-*.json") for line in file.read_text().splitlines()]
-    return code, sorted((json.loads(line) for line in lines if line), key=str)
+    texts = [file.read_text() for file in (path / "out").glob("part-*.json")]
+    return code, sorted((json.loads(line) for text in texts for line in text.splitlines() if line), key=str)
 
 
 def test_functions_by_time_are_written_once(spark: SparkSession, tmp_path: Path) -> None:
