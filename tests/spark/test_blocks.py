@@ -1,0 +1,63 @@
+"""Queries of several blocks on Spark: chains of operators in one streaming query."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.campaigns.blocks_on_spark import examine
+from tests.campaigns.native_windows import read_lines
+from tests.spark.test_native_windows import feed, rejected, run, seconds
+
+CLICKS = """
+CREATE STREAMING TABLE clicks (user STRING, n INT CHECK (n < 100), at TIMESTAMP)
+  USING json OPTIONS (path 'clicks', maxFilesPerTrigger '1') TBLPROPERTIES ('watermark' = '10 seconds');
+"""
+BUSIEST = """
+WITH per_user AS (
+  SELECT window.start AS since, user, SUM(n) AS n FROM clicks GROUP BY window(at, '20 seconds'), user
+)
+SELECT since, MAX(n) AS most, COUNT(*) AS users FROM per_user GROUP BY since;
+"""
+
+
+def test_a_chain_continues_after_a_restart_and_passes_rejected_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "query.sql").write_text(CLICKS + BUSIEST)
+    feed(tmp_path, 0, ("a", 1, 1), ("b", 2, 3), ("a", 3, 19), ("b", 1, 25))
+    feed(tmp_path, 1, ("a", 4, 45), ("a", 5, 35))
+    feed(tmp_path, 2, ("a", 6, 2), ("a", 8, None), ("b", 500, 71))  # late, no timestamp, CHECK broken
+    first = [(seconds(0), 4, 2), (seconds(20), 5, 2), (seconds(40), 4, 1)]
+    assert run(tmp_path) == first
+    reasons = {line["reason"].partition(" ")[0] for line in rejected(tmp_path)}
+    assert len(rejected(tmp_path)) == 3 and reasons == {"late:", "at", "CHECK"}
+    metrics = read_lines(tmp_path, "metrics")
+    assert sum(line["input_rows"] for line in metrics) == 9
+    assert max(line["state_entries"] for line in metrics) > 0 and metrics[-1]["state_entries"] == 0
+
+    feed(tmp_path, 3, ("c", 7, 61), ("c", 1, 59))  # the windows until 60 s have been written
+    assert run(tmp_path) == [*first, (seconds(60), 7, 1)]
+    assert len(rejected(tmp_path)) == 4
+
+
+@pytest.mark.parametrize("seed", [3, 6])
+def test_random_queries_of_several_blocks_give_duckdbs_answer(spark: SparkSession, seed: int) -> None:
+    runs, problem = examine(spark, seed)
+    assert runs and problem is None, problem
+
+
+def test_rows_of_a_block_are_filtered_and_projected(spark: SparkSession, tmp_path: Path) -> None:
+    query = """
+        SELECT upper(user) AS who, n * 2 AS twice
+        FROM (SELECT user, window.end AS till, SUM(n) AS n FROM clicks
+              GROUP BY user, window(at, '20 seconds'))
+        WHERE n > 3 AND till > TIMESTAMP '2024-01-01 00:00:20';
+    """
+    (tmp_path / "query.sql").write_text(CLICKS + query)
+    feed(tmp_path, 0, ("a", 5, 1), ("b", 4, 25), ("c", 3, 26))
+    expected: list[tuple[Any, ...]] = [("B", 8)]
+    assert run(tmp_path) == expected
