@@ -29,7 +29,7 @@ from millpond.query.model import (
 )
 from millpond.query.parts import Part, split_into_parts
 from millpond.query.time_order import TimeOrder, find_time_column
-from millpond.query.trees import aliases_in, conjuncts, refs
+from millpond.query.trees import aliases_in, conjuncts, refs, rename_refs, renaming
 
 
 class NeverFinalError(Exception):
@@ -72,6 +72,40 @@ def add_implied_conditions(variant: Select) -> Select | None:
             o = Occurrence(o.alias, replace(o.table, block=replace(o.table.block, tests=tests)))
         occurrences.append(o)
     return replace(stronger, occurrences=tuple(occurrences))
+
+
+def join_outer_relations(variant: Select) -> Select:
+    """The variant, whose tests also join the relations with which it joins the tested rows.
+
+    The results are the same, because a row without a match in these relations is in none; but the values of
+    the relations bound the columns of partners.
+    """
+    occurrences = []
+    for o in variant.occurrences:
+        if isinstance(o.table.block, SemiJoin):
+            copies, conditions = _copy_relations(variant, o.alias)
+            tests = tuple(
+                replace(t, partners=t.partners + copies, condition=_conjoin(t.condition, conditions))
+                for t in o.table.block.tests
+            )
+            o = Occurrence(o.alias, replace(o.table, block=replace(o.table.block, tests=tests)))
+        occurrences.append(o)
+    return replace(variant, occurrences=tuple(occurrences))
+
+
+def _copy_relations(variant: Select, alias: str) -> tuple[tuple[Occurrence, ...], list[Condition]]:
+    """Copies of the relations that are joined with an occurrence, under other aliases, and the conditions."""
+    copies: list[Occurrence] = []
+    conditions: list[Condition] = []
+    for o in variant.occurrences:
+        if o.table.streaming or o.table.block is not None:
+            continue
+        own = [c for c in conjuncts(variant.where) if o.alias in aliases_in(c) <= {o.alias, alias}]
+        if any(alias in aliases_in(c) for c in own):
+            copy = f"{o.alias} of {alias}"
+            copies.append(Occurrence(copy, o.table))
+            conditions += [rename_refs(c, renaming(o.alias, copy)) for c in own]
+    return tuple(copies), conditions
 
 
 def find_partner_needs(variant: Select) -> tuple[list[PartnerNeeds], list[tuple[Select, Failure]]]:

@@ -11,6 +11,7 @@ from millpond.analysis.join_needs import Findings, PartNeeds, find_counted_need,
 from millpond.analysis.partner_tests import (
     add_implied_conditions,
     find_partner_needs,
+    join_outer_relations,
     join_present_partners,
 )
 from millpond.analysis.partner_waits import find_joined_needs, find_waiting_needs, split_wait
@@ -38,6 +39,18 @@ def find_select_needs(
         partners, more = _find_partners([variant for variant, _ in waiting])
         if not more:
             return [part for _, parts in waiting for part in parts], partners, []
+    first = _find_needs_of_variants(select, variants, distinct)
+    with_relations = [join_outer_relations(variant) for variant in variants]
+    if first[2] and with_relations != variants:
+        second = _find_needs_of_variants(select, with_relations, distinct)
+        return first if second[2] else second
+    return first
+
+
+def _find_needs_of_variants(
+    select: Select, variants: Sequence[Select], distinct: bool
+) -> tuple[list[PartNeeds], list[PartnerNeeds], list[tuple[Select, Failure]]]:
+    """The needs of the variants of a select, of their partner tests, and the failures."""
     found, failed = _find_needs_by_part(select, variants, distinct)
     failures = [(_find_rows_select(select, failure.part), failure) for failure in failed]
     if failures:

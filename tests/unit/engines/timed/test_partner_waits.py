@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -93,3 +94,35 @@ def test_equal_rows_that_wait_are_one_entry() -> None:
     assert local.answer() == {(101,): 1}
     local.add([("T", {"D": 2, "E": 0, "J": at_second(301)})], micros(at_second(302)))
     assert local.answer() == {(102,): 1} and local.entries == 1, "only the answer is left"
+
+
+RELATION = "CREATE TABLE R (X INT, Y INT);\n"
+WITH_RELATIONS = (
+    "SELECT A, B FROM S, R WHERE A = X AND NOT EXISTS (SELECT 1 FROM T WHERE J <= I AND D = A)",
+    "SELECT A, Y FROM S, R WHERE A = X AND EXISTS (SELECT 1 FROM T WHERE J < I AND D = A)",
+    "SELECT Y, COUNT(*), COUNT(D) FROM S JOIN R ON A = X LEFT JOIN T ON J <= I AND D = A GROUP BY Y",
+)
+
+
+@pytest.mark.parametrize("query", WITH_RELATIONS)
+def test_relations_of_the_outer_query_bound_the_partners(query: str) -> None:
+    """Partners come any time before the row, with one of the values of the relation."""
+    verdict = check(TABLES + RELATION.replace("Y INT", "Y TINYINT") + query)
+    assert isinstance(verdict, Verdict) and verdict.outcome == BOUNDED and verdict.timed is not None
+    rng = random.Random(query)
+    relation: list[dict[str, Any]] = [{"X": x, "Y": y} for x, y in ((0, 1), (1, 2), (1, 3), (None, 4))]
+    local = TimedLocal(verdict.timed, {"R": relation})
+    seen: dict[str, list[TimeRow]] = {name: [] for name in CATALOG}
+    batch = []
+    for second in range(60):
+        name = rng.choice("ST")
+        row = {**{c: rng.choice([None, 0, 1, 2, 3]) for c in STREAMS[name]}, TIMES[name]: at_second(second)}
+        seen[name].append(row)
+        batch.append((name, row))
+        if second % 10 == 9:
+            local.add(batch, micros(at_second(second + 1)))
+            batch = []
+    catalog = {**CATALOG, "R": [("X", "INT"), ("Y", "INT")]}
+    (expected,) = answers(TABLES + RELATION + query, catalog, [{**seen, "R": relation}])
+    assert Counter({normalise(row): n for row, n in local.answer().items()}) == expected
+    assert expected
