@@ -78,7 +78,12 @@ def _make_rows(rng: random.Random) -> list[dict[str, Any]]:
     ids=["windows", "sessions", "bounded keys", "declared cardinality"],
 )
 def test_values_are_those_of_the_reference(
-    spark: SparkSession, tmp_path: Path, group: str, keys: str, aggregates: list[str]
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    group: str,
+    keys: str,
+    aggregates: list[str],
 ) -> None:
     rows = _make_rows(random.Random(group))
     (tmp_path / "rows").mkdir()
@@ -88,10 +93,14 @@ def test_values_are_those_of_the_reference(
     items = ", ".join(f"{each} AS v{i}" for i, each in enumerate(aggregates))
     text = (
         f"CREATE STREAMING TABLE S ({COLUMNS}) USING json OPTIONS (path 'rows', maxFilesPerTrigger '1') "
-        f"TBLPROPERTIES ('cardinality.N' = '3'); SELECT {keys}, {items} FROM S GROUP BY {group};"
+        f"TBLPROPERTIES ('cardinality.N' = '2'); SELECT {keys}, {items} FROM S GROUP BY {group};"
     )
     (tmp_path / "query.sql").write_text(text)
-    assert cli.main(["run", str(tmp_path / "query.sql"), "--once", "--output", str(tmp_path / "out")]) == 0
+    given = ["--once", "--output", str(tmp_path / "out"), "--metrics", str(tmp_path / "metrics")]
+    assert cli.main(["run", str(tmp_path / "query.sql"), *given]) == 0
+    if group == "N":  # a promise that is broken: nothing is lost, and it is reported
+        assert read_lines(tmp_path, "metrics")[-1]["cardinalities"] == {"S.N": {"values": 3, "declared": 2}}
+        assert "S.N exceeded its declared cardinality of 2: about 3 values" in capsys.readouterr().err
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for line in sorted(read_lines(tmp_path / "out", "part-*"), key=lambda each: each.get("_revision", 0)):
         found[line.get(keys[0]), _seconds(line["first"])] = line

@@ -45,6 +45,10 @@ def status_line(snapshot: Snapshot, width: int, ascii_only: bool = False) -> Tex
     for rate in snapshot.rates:
         if rate.is_exceeded:
             parts.append((1, Text(f"{rate.stream} above its rate", style="bold red")))
+    for each in snapshot.cardinalities:
+        if each.is_exceeded:
+            words = f"{each.stream}.{each.column} above its cardinality"
+            parts.append((1, Text(words, style="bold red")))
     if snapshot.rejected_rows:
         parts.append((1, Text(f"{abbreviate(snapshot.rejected_rows)} rejected", style="bold red")))
     if snapshot.batch_seconds is not None:
@@ -74,12 +78,18 @@ def summary_line(snapshot: Snapshot, output: str) -> str:
     return f"millpond: {ended}: {_totals(snapshot)}; output: {output}{rejected}"
 
 
-def rate_lines(snapshot: Snapshot) -> list[str]:
-    """A line for each stream that exceeded its declared rate, and one for each window of unknown size."""
-    lines = []
+def promise_lines(snapshot: Snapshot) -> list[str]:
+    """A line for each declared rate or cardinality that was exceeded, and for each window of unknown size."""
+    kept = f" of {snapshot.state_bound:,} entries" if snapshot.state_bound is not None else ""
+    lines = [
+        f"millpond: {each.stream}.{each.column} exceeded its declared cardinality of {each.declared:,}: "
+        f"about {each.values:,} values; the bound{kept} is no longer guaranteed; "
+        f"declare 'cardinality.{each.column}' = '{each.values}'"
+        for each in snapshot.cardinalities
+        if each.is_exceeded
+    ]
     for rate in snapshot.rates:
         if rate.is_exceeded:
-            kept = f" of {snapshot.state_bound:,} entries" if snapshot.state_bound is not None else ""
             lines.append(
                 f"millpond: {rate.stream} exceeded its declared rate of {rate.declared:,} rows/s: "
                 f"{rate.peak:,} in one second; the bound{kept} is no longer guaranteed; "
@@ -131,6 +141,9 @@ def _totals(snapshot: Snapshot, rate: str = "") -> str:
     above = [rate.stream for rate in snapshot.rates if rate.is_exceeded]
     if above:
         parts.append(f"{join_words(above)} above the declared rate")
+    many = [f"{each.stream}.{each.column}" for each in snapshot.cardinalities if each.is_exceeded]
+    if many:
+        parts.append(f"{join_words(many)} above the declared cardinality")
     if snapshot.shed_rows:
         missed, error = snapshot.missed_rows, 2 * snapshot.missed_error
         share = snapshot.output_rows / max(snapshot.output_rows + missed, 1)

@@ -73,13 +73,13 @@ def _run(arguments: argparse.Namespace) -> ExitCode:
         name: value for name, value in vars(arguments).items() if name not in ("command", "file", "query")
     }
 
-    from millpond.cli.progress import ProgressDisplay, rate_lines, summary_line
+    from millpond.cli.progress import ProgressDisplay, promise_lines, summary_line
     from millpond.spark.progress import Phase
     from millpond.spark.run import run
 
     with ProgressDisplay(sys.stderr) as display:
         ended = run(verdict, Path(arguments.file).resolve().parent, RunOptions(**given), display.show)
-    for line in [*rate_lines(ended), summary_line(ended, arguments.output)]:
+    for line in [*promise_lines(ended), summary_line(ended, arguments.output)]:
         print(flatten(line), file=sys.stderr)
     return ExitCode.INTERRUPTED if ended.phase is Phase.STOPPED else ExitCode.OK
 

@@ -142,6 +142,13 @@ class Table:
         return next(c for c in self.all_columns if c.name == name)
 
     @property
+    def cardinalities(self) -> dict[str, int]:
+        """The columns with a declared cardinality, which is a promise that a run watches."""
+        names = {f"cardinality.{column.name.lower()}": column.name for column in self.columns}
+        found = {names[k.lower()]: v for k, v in self.properties.items() if k.lower() in names}
+        return {name: int(value.replace("_", "")) for name, value in found.items()}
+
+    @property
     def declared(self) -> Table:
         """The declared table whose rows these are, possibly only some of them; else the table itself."""
         return self.block.base if isinstance(self.block, SemiJoin | NullRow) else self

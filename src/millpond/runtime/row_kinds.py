@@ -19,6 +19,7 @@ class RowKind(IntEnum):
     BUFFERED = 3  # rows in the reorder buffer
     MEASURE = 4  # one BatchMeasure
     RATES = 5  # the rates of the streams, as JSON
+    CARDINALITIES = 7  # the numbers of values of columns with a declared cardinality, as JSON
     PROGRESS = 6  # the timestamp before which a block has emitted all its rows; for the block that reads it
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from millpond.engines.timed.rates import StreamRate
 from millpond.errors import MillpondError
 from millpond.runtime.row_kinds import BatchMeasure
-from millpond.spark.progress import Phase, RateReport, Snapshot
+from millpond.spark.progress import CardinalityReport, Phase, RateReport, Snapshot
 from millpond.spark.sink import WrittenBatch
 
 _OUR_OPERATOR = "transformWithState"
@@ -33,6 +33,8 @@ class BatchMetrics:
     ``missed_rows`` estimates the results that shed tuples would have given; ``missed_error`` is its standard
     error.  ``excess_rows`` are beyond the declared rate of their stream.  ``rates`` has the rate of each
     watched stream in rows per second: ``average``, ``peak`` (of the fullest second) and ``declared``.
+    ``cardinalities`` has the ``values`` and the ``declared`` number of them for each column with a declared
+    cardinality.
     """
 
     batch: int
@@ -52,6 +54,7 @@ class BatchMetrics:
     lookup_hits: int
     excess_rows: int
     rates: dict[str, dict[str, float | None]]
+    cardinalities: dict[str, dict[str, int]]
     seconds: float
     rows_per_second: float
 
@@ -60,7 +63,8 @@ class Tally:
     """Turns batches into metrics, and adds up the totals of a run that began at the time ``began``.
 
     ``scans`` says how often the query scans each of its sources,
-    ``declared`` are the declared rates of streams, ``windows`` the seconds for which their rows are kept.
+    ``declared`` are the declared rates of streams, ``windows`` the seconds for which their rows are kept, and
+    ``promised`` the declared cardinalities of columns.
     """
 
     def __init__(
@@ -70,8 +74,11 @@ class Tally:
         began: float,
         declared: Mapping[str, int] | None = None,
         windows: Mapping[str, float] | None = None,
+        promised: Mapping[tuple[str, str], int] | None = None,
     ) -> None:
         self._bound = bound
+        self._promised = promised or {}
+        self._cardinalities: tuple[CardinalityReport, ...] = ()
         self._declared, self._windows = declared or {}, windows or {}
         self._rates: tuple[RateReport, ...] = ()
         self.scans = scans
@@ -101,6 +108,12 @@ class Tally:
         measured: dict[str, int] = dict.fromkeys(BatchMeasure, 0) | dict(written.measures)
         if written.rates:
             self._rates = tuple(self._report_rate(*each) for each in written.rates.items())
+        if written.cardinalities:
+            self._cardinalities = tuple(
+                CardinalityReport(*column, count, self._promised[column])
+                for column, count in written.cardinalities.items()
+                if column in self._promised
+            )
         rows, seconds = _input_rows(progress, self.scans), progress.batchDuration / 1000
         batch = BatchMetrics(
             batch=written.batch,
@@ -122,6 +135,10 @@ class Tally:
             rates={
                 rate.stream: {"average": round(rate.average, 3), "peak": rate.peak, "declared": rate.declared}
                 for rate in self._rates
+            },
+            cardinalities={
+                f"{each.stream}.{each.column}": {"values": each.values, "declared": each.declared}
+                for each in self._cardinalities
             },
             seconds=seconds,
             rows_per_second=round(rows / seconds, 1) if seconds else 0.0,
@@ -160,6 +177,7 @@ class Tally:
             batch_seconds=last.seconds if last else None,
             seconds=now - self._began,
             rates=self._rates,
+            cardinalities=self._cardinalities,
         )
 
 

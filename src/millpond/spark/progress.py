@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+# Up to this number, values are counted exactly.
+_COUNTED_VALUES = 4_000
+
 
 class Phase(Enum):
     """What a run is doing, in the words of the progress line."""
@@ -36,6 +39,24 @@ class RateReport:
 
 
 @dataclass(frozen=True)
+class CardinalityReport:
+    """How many different values a column has had, about, and how many were declared.
+
+    Beyond 4,000 the number is an estimate; the promise counts as broken if it is clearly higher.
+    """
+
+    stream: str
+    column: str
+    values: int
+    declared: int
+
+    @property
+    def is_exceeded(self) -> bool:
+        tolerance = 1.06 if self.values > _COUNTED_VALUES else 1.0
+        return self.values > self.declared * tolerance
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The totals of a run so far.  ``state_bound`` is the bound on ``state_entries``, None without one."""
 
@@ -56,3 +77,4 @@ class Snapshot:
     batch_seconds: float | None = None  # of the last batch
     seconds: float = 0.0
     rates: tuple[RateReport, ...] = ()
+    cardinalities: tuple[CardinalityReport, ...] = ()

@@ -70,7 +70,7 @@ def run(
             with open_session(options.master, find_packages(verdict.query.declared_tables.values())) as spark:
                 settled, allowed = _settle_types(spark, verdict, allowance, folder, options)
                 prepared = _prepare(spark, settled, allowed, folder, options)
-                tally = Tally(bound, prepared.count_scans(), began, *_find_rates(settled))
+                tally = Tally(bound, prepared.count_scans(), began, *_find_promises(settled))
                 watcher = _Watcher(prepared, tally, log, stop)
                 ended = watcher.run_to_end(options.once, report)
                 end = prepared.end_of_input
@@ -87,11 +87,16 @@ def run(
         return run_interruptibly(work)
 
 
-def _find_rates(verdict: Verdict) -> tuple[dict[str, int], dict[str, float]]:
-    """The declared rates of streams, in rows per second, and the seconds for which rows are kept."""
+def _find_promises(
+    verdict: Verdict,
+) -> tuple[dict[str, int], dict[str, float], dict[tuple[str, str], int]]:
+    """The declared rates of streams, in rows per second, the seconds for which rows are kept, and the
+    declared cardinalities of columns."""
     declared = {n: parse_rate(t.properties.get("rate", "")) for n, t in verdict.query.declared_tables.items()}
     windows = {window["stream"]: window["seconds"] for window in verdict.state.windows}
-    return {name: rate for name, rate in declared.items() if rate is not None}, windows
+    tables = verdict.query.declared_tables.values()
+    cardinalities = {(t.name, column): count for t in tables for column, count in t.cardinalities.items()}
+    return {name: rate for name, rate in declared.items() if rate is not None}, windows, cardinalities
 
 
 # --- starting ----------------------------------------------------------------------------------------

@@ -42,8 +42,8 @@ _KEEP_NULLS = {"ignoreNullFields": "false"}
 class WrittenBatch:
     """The counts of a batch; ``entries``, ``bytes`` and ``waiting`` are None if no state was reported.
 
-    ``late`` rows are among the rejected ones.  ``measures`` are the reported measures by name, and ``rates``
-    the rates of the watched streams.
+    ``late`` rows are among the rejected ones.  ``measures`` are the reported measures by name, ``rates`` the
+    rates of the watched streams, and ``cardinalities`` the numbers of values of the watched columns.
     """
 
     batch: int
@@ -55,6 +55,7 @@ class WrittenBatch:
     waiting: int | None = None
     measures: Mapping[str, int] = field(default_factory=dict)
     rates: Mapping[str, StreamRate] = field(default_factory=dict)
+    cardinalities: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 class StopRequested(Exception):
@@ -224,6 +225,7 @@ def _observe(frame: DataFrame, observation: Observation) -> DataFrame:
         F.count_if(of_kind(RowKind.REJECTED, F.col(f"{NOTE}.reason").startswith(LATE))).alias("late"),
         F.sum(of_kind(RowKind.BUFFERED, F.col(f"{NOTE}.entries"))).alias("waiting"),
         F.max(of_kind(RowKind.RATES, F.col(f"{NOTE}.record"))).alias("rates"),
+        F.max(of_kind(RowKind.CARDINALITIES, F.col(f"{NOTE}.record"))).alias("cardinalities"),
         *(
             F.sum(
                 of_kind(RowKind.MEASURE, F.when(F.col(f"{NOTE}.reason") == name, F.col(f"{NOTE}.entries")))
@@ -237,5 +239,6 @@ def _read_counts(observation: Observation, batch: int) -> WrittenBatch:
     counts = observation.get
     measures = {name: counts.pop(name) for name in BatchMeasure}
     rates = {name: StreamRate(**rate) for name, rate in json.loads(counts.pop("rates") or "{}").items()}
+    values = {(s, c): count for s, c, count in json.loads(counts.pop("cardinalities") or "[]")}
     known: dict[str, int] = {name: value for name, value in measures.items() if value is not None}
-    return WrittenBatch(batch, **counts, measures=known, rates=rates)
+    return WrittenBatch(batch, **counts, measures=known, rates=rates, cardinalities=values)

@@ -22,6 +22,7 @@ from millpond.spark.answer import (
 )
 from millpond.spark.blocks import OpenBlock, open_block
 from millpond.spark.job import Job
+from millpond.spark.operators.cardinalities import CardinalityMapper, list_hash_columns
 from millpond.spark.operators.payloads import PAYLOAD_SCHEMA
 from millpond.spark.operators.rates import Mapper, RateMapper
 from millpond.spark.operators.timed import (
@@ -104,7 +105,8 @@ def _collect_block(program: TimedProgram, name: str, block: OpenBlock) -> DataFr
 def _collect_stream(program: TimedProgram, table: Table, source: OpenSource, watched: bool) -> DataFrame:
     """A stream's rows: the columns that the program uses, and the timestamp.
 
-    If ``watched``, or if the stream declares a rate, its rows are counted.
+    If ``watched``, or if the stream declares a rate, its rows are counted; values of columns with a declared
+    cardinality are counted, too.
     """
     time = next((c for c in program.time_columns if c.stream == table.name), None)
     if time is not None:
@@ -113,8 +115,11 @@ def _collect_stream(program: TimedProgram, table: Table, source: OpenSource, wat
     columns += [column for each in program.inputs_of(table.name) for column in each.columns]
     if source.rejects:
         columns += [(REASON, REASON), (RECORD, RECORD)]
+    columns += list_hash_columns(table)
     taken = source.frame.select(*(F.expr(text).alias(name) for name, text in columns))
     mapper: Mapper = TimedMapper(program, table.name)
+    if table.cardinalities:
+        mapper = CardinalityMapper(mapper, program, table.name, tuple(table.cardinalities))
     if watched or (time is not None and time.rate is not None):
         mapper = RateMapper(mapper, program, table.name, TIMESTAMP)
     return taken.mapInArrow(mapper, PAYLOAD_SCHEMA)

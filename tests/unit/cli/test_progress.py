@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from millpond.cli.progress import ProgressDisplay, plain_line, rate_lines, status_line, summary_line
+from millpond.cli.progress import ProgressDisplay, plain_line, promise_lines, status_line, summary_line
 from millpond.spark.progress import Phase, RateReport, Snapshot
 
 BUSY = Snapshot(
@@ -161,15 +161,15 @@ def test_a_rate_that_was_exceeded_is_reported() -> None:
     fast = replace(BUSY, rates=(ABOVE, WITHIN))
     assert "orders above its rate" in status_line(fast, 200).plain
     assert "orders above the declared rate" in plain_line(fast)
-    assert rate_lines(fast) == [
+    assert promise_lines(fast) == [
         "millpond: orders exceeded its declared rate of 1,000 rows/s: 1,480 in one second; "
         "the bound of 48 entries is no longer guaranteed; declare 'rate' = '1480 per second'"
     ]
-    assert "the bound is no longer guaranteed" in rate_lines(replace(fast, state_bound=None))[0]
+    assert "the bound is no longer guaranteed" in promise_lines(replace(fast, state_bound=None))[0]
 
 
 def test_the_size_of_a_window_is_estimated_at_the_rate_that_was_seen() -> None:
-    assert rate_lines(replace(BUSY, rates=(UNKNOWN,))) == [
+    assert promise_lines(replace(BUSY, rates=(UNKNOWN,))) == [
         "millpond: the last 1 h of clicks is about 3.60M rows at 1,000 rows/s (at most 1,200 in one second)"
     ]
-    assert rate_lines(BUSY) == rate_lines(replace(BUSY, rates=(WITHIN,))) == []
+    assert promise_lines(BUSY) == promise_lines(replace(BUSY, rates=(WITHIN,))) == []

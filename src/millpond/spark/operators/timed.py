@@ -29,6 +29,7 @@ from millpond.engines.timed.row_chunks import ChunkCache
 from millpond.engines.timed.sharding import SHARD_NUMBERS, divide_rows
 from millpond.engines.timed.state import ShardState, decode_payload, encode_payload, merge_payloads
 from millpond.runtime.row_kinds import KIND, LATE, NOTE, RowKind
+from millpond.spark.operators.cardinalities import CARDINALITIES_SHARD, process_cardinalities
 from millpond.spark.operators.output import (
     build_progress_row,
     build_rejected_rows,
@@ -160,6 +161,9 @@ class TimedProcessor(ShardProcessor):
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
         if shard == RATES_SHARD:
             yield from process_rates(self, self.program, payloads)
+            return
+        if shard == CARDINALITIES_SHARD:
+            yield from process_cardinalities(self, self.program, payloads)
             return
         program = self.program
         db = get_worker_duckdb(1 if program.shards > 1 else os.cpu_count() or 1)
