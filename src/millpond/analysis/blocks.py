@@ -74,7 +74,10 @@ def decide_blocks(query: Query, decide: Decide) -> Verdict:
         every = [reason for verdict in (*blocks.values(), own) for reason in verdict.reasons]
         found = [reason for reason in every if reason.code not in {*UndeterminedCode}] or every
         causes = tuple(dict.fromkeys(found)) or (describe_undetermined(UndeterminedCode.REVISED),)
-        return Verdict(UNBOUNDED, causes, State(None, None), query, blocks=blocks, template=template)
+        about = next((n for n, v in blocks.items() if causes[0] in v.reasons), None)
+        return Verdict(
+            UNBOUNDED, causes, State(None, None), query, blocks=blocks, block=about, template=template
+        )
     reasons = tuple(_list_reasons(blocks, own, revised))
     about = next(iter(failed or revised), None)
     return Verdict(UNDETERMINED, reasons, State(None, None), query, blocks=blocks, block=about)

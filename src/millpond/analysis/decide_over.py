@@ -20,6 +20,7 @@ from millpond.analysis.over import (
     list_windowed,
 )
 from millpond.analysis.reasons import describe_undetermined, join_words
+from millpond.analysis.top_groups import compute_top_groups
 from millpond.analysis.verdict import (
     BOUNDED,
     UNBOUNDED,
@@ -62,6 +63,9 @@ def decide_over(query: Query, decide: Callable[[Query], Verdict]) -> Verdict:
             return own
         blocks = plan.below.blocks or {"rows": plan.below}
         return replace(own, state=add_states([*blocks.values(), own]), blocks=blocks)
+    kept = compute_top_groups(query)
+    if kept is not None:
+        return Verdict(BOUNDED, (), kept, query)
     from millpond.analysis.witness.templates import find_template  # here, as it imports DuckDB
 
     template = find_template(query)

@@ -9,6 +9,8 @@ from decimal import Decimal
 from millpond.analysis.reasons import join_words
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Reason, Verdict
 from millpond.plan.state import Kept, KeptColumn
+from millpond.query.model import Query, Table
+from millpond.query.trace import list_selects
 
 _WIDTH = 78
 # The most reasons and the most lines about what is kept that are shown; the JSON output has them all.
@@ -115,13 +117,20 @@ def _rate_lines(verdict: Verdict) -> list[str]:
     unknown = [kept for kept in verdict.state.streams if kept.entries is None]
     if not unknown or not all(kept.closes for kept in unknown):
         return []
-    tables = [t for t in verdict.query.tables.values() if t.time is not None and "rate" not in t.properties]
+    declared = _list_declared(verdict.query)
+    tables = [t for t in declared.values() if t.time is not None and "rate" not in t.properties]
     names = {kept.stream for kept in unknown}
-    missing = sorted(t.name for t in tables if None in names or t.name in names)
+    missing = sorted(t.name for t in tables if names - set(declared) or t.name in names)
     if not missing:
         return []
     remedy = f"For a number, declare the rate of {join_words(missing)}, for example:"
     return [*_wrap("  ", remedy, "  "), "    TBLPROPERTIES ('rate' = '1000 per second')"]
+
+
+def _list_declared(query: Query) -> dict[str, Table]:
+    """The declared tables that a query reads, also in its blocks."""
+    every = (o.table.declared for select in list_selects(query) for o in select.every_occurrence)
+    return {table.name: table for table in every if table.block is None}
 
 
 def _is_never_true(verdict: Verdict) -> bool:

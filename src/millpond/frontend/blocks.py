@@ -32,7 +32,7 @@ from millpond.frontend.select import (
 )
 from millpond.frontend.statement import Statement
 from millpond.frontend.time_calls import WantedTimeError
-from millpond.query.model import Occurrence, Query
+from millpond.query.model import Occurrence, Query, Table
 
 MAX_BLOCKS = 200
 
@@ -97,38 +97,33 @@ class _Blocks:
                 raise KeepBlockError(path)
             if path not in around.branches:
                 raise DistributeError(path, len(branches))
-            names = self._name_columns(statement, *branches[0], alias)
+            names = self._name_columns(query, *branches[0])
             node, inside = branches[around.branches[path]]
-        block = self._read_block(statement, node, alias, inside)
+        block = self._read_block(query, node, inside)
         if is_branch:
             block = replace(block, source=_rename_branch(statement, node, block.source, names))
         source = rename_columns(statement, query.node, replace(block.source, alias=alias), query.columns)
         return replace(block, source=source, is_branch=is_branch)
 
-    def _name_columns(
-        self, statement: Statement, node: exp.Expr, around: Surroundings, alias: str
-    ) -> list[str]:
+    def _name_columns(self, named: NamedQuery, node: exp.Expr, around: Surroundings) -> list[str]:
         """The names of the columns of a UNION, which are those of its first select."""
-        block = self._read_block(statement, node, alias, replace(around, taken=set(), derived={}))
+        block = self._read_block(named, node, replace(around, taken=set(), derived={}))
         return [column.name for column in block.source.columns]
 
-    def _read_block(
-        self, statement: Statement, node: exp.Expr, alias: str, inside: Surroundings
-    ) -> MergedBlock:
+    def _read_block(self, named: NamedQuery, node: exp.Expr, inside: Surroundings) -> MergedBlock:
         if inside.path not in self.kept and _is_plain(node, inside):
             assert isinstance(node, exp.Select)
-            return read_plain(statement, node, inside)
-        return self._read_table(statement, node, alias, inside)
+            return read_plain(named.statement, node, inside)
+        return self._read_table(named, node, inside)
 
-    def _read_table(
-        self, statement: Statement, node: exp.Expr, alias: str, around: Surroundings
-    ) -> MergedBlock:
+    def _read_table(self, named: NamedQuery, node: exp.Expr, around: Surroundings) -> MergedBlock:
         """A block as a table of its own."""
+        statement, alias = named.statement, around.alias or named.name
         reads: list[TypedSelect] = []
         inside = replace(around, alias=None, branches={}, ignores_duplicates=False)
         terms = read_terms(statement, node, inside, reads)
         query = build_query(reads, terms, statement.slice(node), statement.at(node))
-        wanted = self._name_table(alias, query)
+        wanted = self._name_table(named.name, query)
         made: BlockTable = build_block_table(wanted, query, reads[0].types, self.times.get(wanted))
         unique, number = alias, 1
         while unique.lower() in around.taken:
@@ -139,13 +134,13 @@ class _Blocks:
         source = made.source_of(unique, around.path)
         return MergedBlock(source, (Occurrence(unique, made.table),))
 
-    def _name_table(self, alias: str, query: Query) -> str:
+    def _name_table(self, wanted: str, query: Query) -> str:
         """A name for the table of a block: no other table has it, unless it is the same block."""
-        taken = {name.lower() for name in self.names}
-        name, number = alias, 1
+        taken = {name.lower() for name, each in self.names.items() if isinstance(each, Table)}
+        name, number = wanted, 1
         while name.lower() in taken or self.tables.get(name, query) != query:
             number += 1
-            name = f"{alias}_{number}"
+            name = f"{wanted}_{number}"
         self.tables[name] = query
         return name
 

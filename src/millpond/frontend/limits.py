@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from millpond.frontend.statement import AGGREGATES
+from millpond.frontend.statement import AGGREGATES, READ
 
 # Columns that ``*`` does not stand for: the rank, and what it is ordered by.
 RANK = "rank in ORDER BY"
@@ -22,9 +22,16 @@ def is_hidden(name: str) -> bool:
 def rewrite_limits(tree: exp.Expr) -> exp.Expr:
     """The tree with every ORDER BY … LIMIT n of a query as a condition on a rank."""
     found = [node for node in tree.walk(bfs=False) if isinstance(node, exp.Query) and _is_limited(node)]
+    read = {
+        each.meta["start"]
+        for node in found
+        for each in node.args["order"].walk()
+        if each.meta.get("start") is not None
+    }
     for node in reversed(found):
         rewritten = _rewrite(node)
         tree = rewritten if node is tree else tree
+    tree.meta[READ] = read
     return tree
 
 
@@ -111,8 +118,8 @@ def _find_key(node: exp.Expr, ordered: exp.Expr, number: int) -> exp.Expr:
     """The sort key over the result of a query; what the result does not show becomes a hidden column."""
     key = ordered.this
     item = _find_item(node, key)
-    if isinstance(item, exp.Alias):
-        ordered.set("this", _column(item.alias))
+    if isinstance(item, exp.Alias | exp.Column) and (item is not key):
+        ordered.set("this", _column(item.alias_or_name))
     elif isinstance(node, exp.Select) and not node.args.get("distinct") and not _is_shown(node, key):
         name = _KEY.format(f"key {number + 1}")
         value = item.copy() if item is not None else key

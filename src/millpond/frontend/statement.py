@@ -42,6 +42,9 @@ _WORDLESS: dict[type[exp.Expr], tuple[TokenType, ...]] = {  # leaves for which s
 MAX_DEPTH = 150
 _CHAINS = (exp.And, exp.Or, exp.Union)
 
+# The key of the starts of tokens that are no longer in a tree, because it has been rewritten.
+READ = "read"
+
 Span = tuple[int, int]  # the first and the last token
 
 
@@ -197,6 +200,7 @@ class Statement:
         # The tokenizer splits 1L into three tokens with the place of the one.
         kinds = (*_LEAVES, exp.Boolean, exp.Null)
         at_leaf = {self.tokens[own[id(n)]].start for n in nodes if id(n) in own and isinstance(n, kinds)}
+        at_leaf |= self.tree.meta.get(READ, set())
         self.leaves = {index for index, token in enumerate(self.tokens) if token.start in at_leaf}
         return own
 

@@ -88,6 +88,10 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
     # Lookups need neither a bound nor a budget: each row is answered by itself.
     if verdict.outcome != BOUNDED and memory is None and not find_lookup_tables(verdict.query):
         raise _refuse_unbounded(verdict, "" if folder is None else _preview_budgets(verdict.query, folder))
+    plans = (verdict.plan, verdict.timed, verdict.over)
+    is_planned = bool(verdict.blocks) or verdict.query.limit is not None or plans != (None, None, None)
+    if verdict.outcome == BOUNDED and not is_planned:
+        raise MillpondError("the first groups in an order are checked, but not run")
     if any(isinstance(table.block, Windowed) for table in verdict.query.tables.values()):
         _check_window_functions(verdict, memory)
     if verdict.query.limit is not None:

@@ -48,6 +48,7 @@ _BATCH = 150
 _FEW = 8
 _MOST_BASES = 4
 _MOST_RETRACTING = 40
+_MOST_ATTEMPTS = 60
 _MOST_TEMPLATES = 600
 _MOST_ROWS = 1_000
 _FLIPS = 30
@@ -267,6 +268,7 @@ class _Search:
 
     def __init__(self, query: Query) -> None:
         self.query = query
+        self.attempts = 0  # templates that were confirmed in small
         self.tables = list_declared_tables(query)
         self.equal = find_equal_columns(query)
         self.functions = [f for block in list_blocks(query) for f in block.functions]
@@ -281,6 +283,8 @@ class _Search:
                 if found is not None:
                     return found
                 retracting += [template for template, is_confirmed in tried if not is_confirmed]
+                if self.attempts > _MOST_ATTEMPTS:
+                    return None
             found = self._confirm(self._vary_retracting(retracting))
             if found is not None:
                 return found
@@ -290,7 +294,12 @@ class _Search:
         """The first of some templates that is confirmed, in small and then in large."""
         for first in range(0, len(promising), _FEW):
             for template, is_confirmed in self._try(promising[first : first + _FEW], _SMALL):
-                if is_confirmed and self._is_confirmed_in_large(template):
+                if not is_confirmed:
+                    continue
+                self.attempts += 1
+                if self.attempts > _MOST_ATTEMPTS:
+                    return None
+                if self._is_confirmed_in_large(template):
                     return template
         return None
 
