@@ -37,6 +37,9 @@ BOUNDED = [
     "SELECT ROUND(AVG(D), 1), A FROM S WHERE A BETWEEN 1 AND 3 GROUP BY A",
     "SELECT CASE WHEN SUM(A) > 3 THEN 'many' ELSE 'few' END FROM S",
     "SELECT abs(x.A - y.C) FROM S x, U y WHERE x.A = 3 AND y.C = 4",
+    "SELECT x.A FROM S x, U y WHERE x.A BETWEEN 1 AND 3 AND y.C BETWEEN 1 AND 3 AND abs(x.A - y.C) < 2",
+    "SELECT A % 3, COUNT(*) FROM S GROUP BY 1 HAVING round(AVG(D), 1) > 2 AND COUNT(*) > 1",
+    "SELECT pmod(N, 3) > 1 AS z, SUM(1) FILTER (WHERE if(A > 1, 1, 2) = 1) FROM S GROUP BY z",
 ]
 # With the number of assumptions.
 UNBOUNDED = [
@@ -50,6 +53,9 @@ UNBOUNDED = [
     ("SELECT regexp_extract(B, '^([a-z]+)', 1), COUNT(*) FROM S GROUP BY 1", 1),
     ("SELECT COUNT(*) FROM S x, U y WHERE x.A * 2 < y.C * 3", 2),
     ("SELECT A, SUM(N), ROUND(SUM(N) / 2, 1) FROM S GROUP BY A", 0),
+    ("SELECT A, SUM(N) AS n FROM S GROUP BY A HAVING abs(SUM(N)) > 2", 1),
+    ("SELECT B, COUNT(*) FROM S GROUP BY B HAVING B LIKE 'x%'", 1),
+    ("SELECT x.A, y.C FROM S x, U y WHERE sqrt(x.N * x.N + y.A * y.A) < 3", 1),
 ]
 # Few values, but not known to be few: no witness may be confirmed.
 NOT_UNBOUNDED = [
