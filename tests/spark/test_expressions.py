@@ -42,6 +42,17 @@ def test_random_expressions(spark: SparkSession) -> None:
         assert examine(spark, *random_query(rng), rng) is None
 
 
+def run_on_rows(folder: Path, columns: str, query: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that ``millpond run --once`` writes."""
+    (folder / "in").mkdir()
+    (folder / "in" / "0.json").write_text("\n".join(map(json.dumps, rows)))
+    table = f"CREATE STREAMING TABLE t ({columns}) USING json OPTIONS (path 'in');"
+    (folder / "query.sql").write_text(f"{table} {query}")
+    assert cli.main(["run", str(folder / "query.sql"), "--once", "--output", str(folder / "out")]) == 0
+    written = [line for file in (folder / "out").glob("*.json") for line in file.read_text().splitlines()]
+    return [json.loads(line) for line in written]
+
+
 def test_rows_that_conditions_exclude_cannot_fail_a_run(spark: SparkSession, tmp_path: Path) -> None:
     """Neither those that WHERE excludes, nor those that break a CHECK."""
     rows: list[dict[str, Any]] = [
@@ -50,11 +61,18 @@ def test_rows_that_conditions_exclude_cannot_fail_a_run(spark: SparkSession, tmp
         {"a": 1, "b": 5, "s": "no number"},
         {"a": -1, "b": 1, "s": "bad"},
     ]
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "0.json").write_text("\n".join(map(json.dumps, rows)))
-    table = "CREATE STREAMING TABLE t (a INT CHECK (a > 0), b INT, s STRING) USING json OPTIONS (path 'in');"
     query = "SELECT a / b AS q, CAST(s AS INT) * 2 AS n FROM t WHERE b <> 0 AND s RLIKE '^[0-9]+$'"
-    (tmp_path / "query.sql").write_text(f"{table} {query}")
-    assert cli.main(["run", str(tmp_path / "query.sql"), "--once", "--output", str(tmp_path / "out")]) == 0
-    written = [line for file in (tmp_path / "out").glob("*.json") for line in file.read_text().splitlines()]
-    assert [json.loads(line) for line in written] == [{"q": 3.0, "n": 6}]
+    found = run_on_rows(tmp_path, "a INT CHECK (a > 0), b INT, s STRING", query, rows)
+    assert found == [{"q": 3.0, "n": 6}]
+
+
+def test_nested_values_are_used_and_passed_on(spark: SparkSession, tmp_path: Path) -> None:
+    columns = "k INT, tags ARRAY<STRING>, p STRUCT<id: INT, u: STRUCT<name: STRING>>, m MAP<STRING, INT>"
+    row = {"k": 1, "tags": ["x", "y"], "p": {"id": 7, "u": {"name": "ann"}}, "m": {"a": 3}}
+    wrong = {"k": 2, "tags": "none", "p": {"id": 8, "u": {"name": "bob"}}, "m": {}}
+    query = (
+        "SELECT *, tags[1] AS tag, p.u.name, t.p.id + m['a'] AS n FROM t WHERE p.id > 1 AND size(tags) > 0"
+    )
+    found = run_on_rows(tmp_path, columns, query, [row, wrong])
+    assert found == [{**row, "tag": "y", "name": "ann", "n": 10}]
+    assert "tags" in next((tmp_path / "out" / "_rejected").glob("*.json")).read_text()

@@ -6,6 +6,7 @@ does not follow, unless the closure knows the expression (``A + 5``).
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from millpond.query.parts import collect_derived_facts
 from millpond.query.trees import map_occurrences, refs
 from millpond.query.types import Family
 
+_FIELD = re.compile(r"(`[^`]+`|FROM_JSON\(`[^`]+`, '[^']*'\))(\.`?\w+`?|\[[^\[\]]*\])+")
 _OPEN = {Family.STRING, Family.BOOLEAN}
 
 
@@ -51,25 +53,32 @@ def declare_opaque(query: Query, select: Select) -> tuple[Query, Select] | None:
 
     None unless each of them is computed from columns that the query uses for nothing else, so that its values
     are independent of all others, and is a string or a condition: numbers that no small argument gives are
-    mostly few, such as the month of a date.
+    mostly few, such as the month of a date.  Fields of a struct are independent of each other and free.
     """
     opaque: dict[str, dict[str, Column]] = {}
     used: Counter[tuple[str, str]] = Counter()
+    shown: set[tuple[str, str]] = set()
     for each in query.selects:
         names = {o.alias: o.table.name for o in each.every_occurrence}
+        shown |= {(names[ref.occurrence], ref.column) for ref in find_all_refs(each)}
         found = {(names[ref.occurrence], ref.column): column for ref, column in list_opaque(each).items()}
         for (owner, name), column in found.items():
             opaque.setdefault(owner, {})[name] = column
         used.update({(names[ref.occurrence], ref.column) for ref in find_all_refs(each)} - set(found))
     for table in query.tables.values():
         for column in table.derived:
-            if column.derivation is not None:
-                used.update((table.name, name) for name in column.derivation.arguments)
+            if (table.name, column.name) in shown and not _is_field(column):
+                used.update((table.name, name) for name in _arguments(column))
         used.update((table.name, ref.column) for check in table.checks for ref in refs(check))
-    arguments = [(t, a) for t, cs in opaque.items() for c in cs.values() for a in _arguments(c)]
-    families = {column.type.family for columns in opaque.values() for column in columns.values()}
-    if not arguments or any(used[each] > 1 for each in arguments) or families - _OPEN:
+    columns = [(name, column) for name, found in opaque.items() for column in found.values()]
+    if not columns:
         return None
+    for name, column in columns:
+        shared = max(used[name, each] for each in _arguments(column))
+        if shared > (0 if _is_field(column) else 1):
+            return None
+        if column.type.family not in _OPEN and not _is_field(column):
+            return None
 
     def declare(occurrence: Occurrence) -> Occurrence:
         table, free = occurrence.table, opaque.get(occurrence.table.name, {})
@@ -82,6 +91,11 @@ def declare_opaque(query: Query, select: Select) -> tuple[Query, Select] | None:
         for term in query.terms
     )
     return replace(query, terms=terms), map_occurrences(select, declare)
+
+
+def _is_field(column: Column) -> bool:
+    """Whether a column is a field of a struct, as it is or as it is read from JSON."""
+    return column.derivation is not None and _FIELD.fullmatch(column.derivation.sql) is not None
 
 
 def _arguments(column: Column) -> tuple[str, ...]:

@@ -17,9 +17,10 @@ from millpond.frontend.statement import Statement
 from millpond.frontend.suggestions import suggest_name
 from millpond.query.durations import parse_duration, parse_rate
 from millpond.query.model import Column, Condition, Occurrence, Ref, SourceSpec, Table, time_columns
-from millpond.query.types import MAX_PRECISION, PLAIN_TYPES, STRING, SqlType, decimal
+from millpond.query.types import MAX_PRECISION, PLAIN_TYPES, STRING, SqlType, decimal, nested
 
 # sqlglot's own names of the types, for example TEXT for STRING and TIMESTAMPTZ for TIMESTAMP.
+_NESTED_TYPES = (exp.DType.ARRAY, exp.DType.MAP, exp.DType.STRUCT, exp.DType.BINARY)
 _TYPES = {exp.DataType.build(type_.name, dialect="spark").this: type_ for type_ in PLAIN_TYPES}
 TYPE_NAMES = ", ".join([*(type_.name for type_ in PLAIN_TYPES), "DECIMAL"])
 # The properties of streams; ``cardinality.COLUMN`` is a promise about a column.
@@ -206,6 +207,9 @@ def _read_type(statement: Statement, node: exp.ColumnDef) -> SqlType:
         if len(numbers) != 1 or len(kind.expressions) != 1:
             raise SqlTypeError(f"{one_line(word)} needs a length", place, "write STRING")
         return STRING
+    if kind.this in _NESTED_TYPES:
+        _mark_type(statement, statement.span(node.this)[0] + 1)
+        return nested(kind.sql("spark"), kind.sql("duckdb"))
     if kind.this not in _TYPES:
         raise _unknown_type(
             statement, node, word, "write TIMESTAMP" if word.startswith("TIMESTAMP") else None
@@ -213,6 +217,17 @@ def _read_type(statement: Statement, node: exp.ColumnDef) -> SqlType:
     if kind.expressions:
         raise SqlTypeError(f"{one_line(word)} takes no parameters", place, f"write {_TYPES[kind.this]}")
     return _TYPES[kind.this]
+
+
+def _mark_type(statement: Statement, first: int) -> None:
+    """The words of a nested type, ``STRUCT<id: INT, …>``, belong to it."""
+    depth, last = 0, first
+    for index in range(first + 1, len(statement.tokens)):
+        depth += statement.word(index).count("<") - statement.word(index).count(">")
+        if depth == 0:
+            last = index if ">" in statement.word(index) else first
+            break
+    statement.leaves.update(range(first, last + 1))
 
 
 def _unknown_type(statement: Statement, node: exp.ColumnDef, word: str, remedy: str | None) -> SqlTypeError:

@@ -184,7 +184,10 @@ def _read_is_null(reading: _Reading, node: exp.Is) -> Condition:
     accept_only(statement, node, "this", "expression")
     if not isinstance(node.expression, exp.Null):
         return _read_boolean(reading, node)
-    operand = reading.side(reading.reader, node.this).expression
+    side = reading.side(reading.reader, node.this)
+    operand = side.expression
+    if side.type is not None and side.type.family is Family.NESTED:
+        return _read_boolean(reading, node)
     if isinstance(operand, Literal):
         return Truth(operand.value is None)
     if (
@@ -221,6 +224,9 @@ def compare_sides(reader: Reader, left: Side, op: Op, right: Side, node: exp.Exp
     if left.type.family is not right.type.family:
         raise _type_mismatch(reader, left, right)
     a, b = left.expression, right.expression
+    if left.type.family is Family.NESTED:
+        message = f"{reader.statement.excerpt(left.node)} is {left.type}, which cannot be compared"
+        raise SqlTypeError(message, reader.statement.at(node), "compare its fields or elements")
     if left.type is WINDOW:
         _check_equal_widths(reader, left, right)
     if reader.grouped is None:  # HAVING sees the grouped columns only

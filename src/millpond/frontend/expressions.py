@@ -290,6 +290,9 @@ def _check_argument(statement: Statement, call: AggregateCall, bound: Bound, nod
     if bound.type is WINDOW and call.function != "COUNT":
         message = f"{call.function} of a window is not supported"
         raise SqlError(message, statement.at(node), "aggregate its start or its end")
+    if bound.type is not None and bound.type.family is Family.NESTED:
+        message = f"{call.function} of {statement.excerpt(node)}, which is {bound.type}, is not supported"
+        raise SqlTypeError(message, statement.at(node), "aggregate its fields or elements")
     if call.numeric:
         require_number(statement, call.function, node, bound.type)
     if call.boolean and bound.type is not BOOLEAN:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from millpond.errors import SqlError, SqlNameError, SqlTypeError, one_line
 from millpond.frontend.conditions import Rest, conjunction, read_in_part, read_row_condition
 from millpond.frontend.expressions import Reader
+from millpond.frontend.fields import read_field_accesses
 from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.scope import (
     KeepBlockError,
@@ -136,8 +137,10 @@ class Surroundings:
 
 
 def read_from(statement: Statement, node: exp.Select, around: Surroundings) -> FromClause:
-    """Read FROM."""
-    return _FromReader(statement, around).read(node)
+    """Read FROM; in the rest of the select, fields of its columns are told from columns."""
+    clause = _FromReader(statement, around).read(node)
+    read_field_accesses(clause.scope, node)
+    return clause
 
 
 @dataclass
@@ -329,6 +332,7 @@ class _FromReader:
             return TRUE
         later = every[len(self.seen) :]
         reader, rest = Reader(self.statement, self._scope(self.seen, later)), self.rest
+        read_field_accesses(reader.scope, entry.on)
         condition = read_in_part(read_row_condition, reader, entry.on, rest)
         if rest and self.has_outer:
             raise rest[-1][1]

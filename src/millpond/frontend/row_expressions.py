@@ -37,7 +37,7 @@ from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import Statement
 from millpond.query.derived_names import mark_name
 from millpond.query.model import Column, Comparison, Derivation, Literal, Op, Ref
-from millpond.query.types import BOOLEAN, INT, TIME_VALUE, TIMESTAMP, TINYINT, SqlType, find_type
+from millpond.query.types import BOOLEAN, INT, TIME_VALUE, TIMESTAMP, TINYINT, SqlType, find_type, nested
 
 # Nodes whose value is not determined by the columns of one row.
 _NOT_OF_THE_ROW = (
@@ -47,6 +47,7 @@ _NOT_OF_THE_ROW = (
 )
 _TYPE_NAMES = {"TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMP"}
 _ROW = "_row"
+_NESTED = (exp.DType.ARRAY, exp.DType.MAP, exp.DType.STRUCT)
 
 
 def is_row_expression(node: exp.Expr) -> bool:
@@ -192,8 +193,10 @@ def find_expression_type(
             break
         found = typed.type
         again = correct_types(typed)
+    if found is not None and found.this in _NESTED and found.expressions:
+        return nested(found.sql("spark"), found.sql("duckdb"))
     name = found.sql("spark").upper().replace(", ", ",") if found is not None else "UNKNOWN"
-    type_ = _find_plain_type(name)
+    type_ = nested(name, "BLOB") if name == "BINARY" else _find_plain_type(name)
     if type_ is None:
         what = "unknown" if name in ("UNKNOWN", "NULL") else f"{name}, which is not supported here"
         message = f"the type of {statement.excerpt(node)} is {what}"

@@ -58,7 +58,7 @@ from millpond.query.model import (
     Term,
 )
 from millpond.query.trees import item_refs, map_occurrences, refs
-from millpond.query.types import WINDOW, SqlType
+from millpond.query.types import WINDOW, Family, SqlType
 
 MAX_SELECTS = 100
 MAX_ITEMS = 10_000
@@ -222,6 +222,8 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
     bound = [
         bind_star_item(reader, i.node, i.column) if i.column else bind_item(reader, i.node) for i in items
     ]
+    if node.args.get("distinct"):
+        _refuse_nested(statement, items, bound)
     having = _read_having(reader, node.args.get("having"), items, rest)
     pushed = [each for each, _ in rest if _is_over_groups(reader, each)]
     aliased = replace(reader, aliases=_find_aliases(items)) if is_grouped else reader
@@ -246,6 +248,16 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
     select = map_occurrences(select, lambda o: with_derived(o, list(scope.derived.get(o.alias, {}).values())))
     refuse_misplaced_sessions(select)
     return TypedSelect(select, tuple(each.type for each in bound), packed, projection, filtered)
+
+
+def _refuse_nested(
+    statement: Statement, items: Sequence[_SelectItem], bound: Sequence[Bound | Computed]
+) -> None:
+    """Refuse DISTINCT values that cannot be compared."""
+    for item, each in zip(items, bound, strict=True):
+        if each.type is not None and each.type.family is Family.NESTED:
+            message = f"DISTINCT {statement.excerpt(item.node)}, which is {each.type}, is not supported"
+            raise SqlTypeError(message, statement.at(item.node), "select its fields or elements")
 
 
 def _refuse_rest(clause: FromClause) -> None:
@@ -494,6 +506,16 @@ def _read_group_by(
 
 
 def _read_group_column(scope: Scope, node: exp.Expr, items: Sequence[_SelectItem]) -> Ref:
+    """The column that GROUP BY names, whose values can be compared."""
+    ref = _find_group_column(scope, node, items)
+    type_ = scope.column(ref).type
+    if type_.family is Family.NESTED:
+        message = f"GROUP BY {scope.statement.excerpt(node)}, which is {type_}, is not supported"
+        raise SqlTypeError(message, scope.statement.at(node), "group by its fields or elements")
+    return ref
+
+
+def _find_group_column(scope: Scope, node: exp.Expr, items: Sequence[_SelectItem]) -> Ref:
     """The column that a name, a position or a select alias refers to; as in Spark, columns come first."""
     statement, target = scope.statement, strip_parentheses(scope.statement, node)
     ordinal = read_constant(statement, target) if isinstance(target, exp.Literal | exp.Neg) else None

@@ -88,7 +88,7 @@ class Points:
                     return int(point)
                 assert type_.scale is not None
                 return _decimal(point, type_.scale)
-            case Family.ARRAY:
+            case Family.ARRAY | Family.NESTED:
                 raise ValueError("an array is not a point")
 
     def strings_at(self, points: Iterable[Fraction]) -> dict[Fraction, str]:

@@ -38,6 +38,7 @@ class Family(Enum):
     TIME = "time"
     INTERVAL = "interval"
     ARRAY = "array"
+    NESTED = "nested"
     WINDOW = "window"
 
 
@@ -74,7 +75,7 @@ class SqlType:
     ``step`` is the distance between neighbouring values (0 for dense types); ``low`` and ``high`` are the
     least and the greatest value, None where there is none.  They bound a query's *memory*
     only in the BOUNDED domain: an INT column counts as unbounded though it ends at 2**31 - 1.
-    Only DECIMAL has a ``precision`` and a ``scale``.
+    Only DECIMAL has a ``precision`` and a ``scale``.  ``duckdb`` is the name of a nested type in DuckDB.
     """
 
     name: str
@@ -85,6 +86,7 @@ class SqlType:
     high: Fraction | None = None
     precision: int | None = None
     scale: int | None = None
+    duckdb: str | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -96,6 +98,9 @@ class SqlType:
         >>> STRING.names.duckdb, decimal(9, 2).names.spark
         ('VARCHAR', Factory(name='DecimalType', arguments=(9, 2)))
         """
+        if self.family is Family.NESTED:
+            duckdb, none = self.duckdb or "VARCHAR", Factory("null")
+            return TypeNames(duckdb, none, Factory("NullType"), Factory("JSON"))
         if self.precision is None or self.scale is None:
             return _NAMES[self.name]
         digits = (self.precision, self.scale)
@@ -146,8 +151,14 @@ def decimal(precision: int, scale: int) -> SqlType:
     return SqlType(name, Family.NUMBER, Domain.DISCRETE, unit, -end, end, precision, scale)
 
 
+def nested(name: str, duckdb: str | None = None) -> SqlType:
+    """ARRAY<…>, MAP<…>, STRUCT<…> or BINARY.  Expressions use such values, and rows pass them on; they are
+    not compared, and no state holds them."""
+    return SqlType(name, Family.NESTED, Domain.DENSE, duckdb=duckdb)
+
+
 def array_of(type_: SqlType) -> SqlType:
-    """ARRAY<type>.  No column has this type; COLLECT_SET and COLLECT_LIST do."""
+    """ARRAY<type>, the type of COLLECT_SET and COLLECT_LIST."""
     return SqlType(f"ARRAY<{type_}>", Family.ARRAY, Domain.DENSE)
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, NullType, StringType, StructField, StructType
 
+from millpond.errors import MillpondError, one_line
 from millpond.frontend.select import unique_names
 from millpond.query.model import Aggregate, Expr, Query, Ref, Table
 from millpond.query.trees import substitute, walk
@@ -227,7 +228,10 @@ def duckdb_types(schema: StructType) -> list[str]:
 def _duckdb_type(type_: DataType) -> str:
     """The DuckDB type of a result column; Spark takes timestamps with their time zone."""
     known = find_type(type_.simpleString())
-    assert known is not None, f"no result has the type {type_.simpleString()}"
+    if known is None:
+        shown = one_line(type_.simpleString().upper(), 100)
+        message = f"a result is {shown}, which no state holds; the query is checked, not run"
+        raise MillpondError(message, remedy="select fields or elements of it")
     return "TIMESTAMPTZ" if known is TIMESTAMP else known.names.duckdb
 
 

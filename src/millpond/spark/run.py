@@ -15,11 +15,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType
 
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import Verdict
 from millpond.engines.lookup.declaration import find_lookup_tables
-from millpond.errors import MillpondError, RunError
+from millpond.errors import MillpondError, RunError, one_line
 from millpond.query.durations import parse_rate
 from millpond.spark.admission import Allowance, admit
 from millpond.spark.answer import AnswerFrame, finish_rows
@@ -171,6 +172,8 @@ def _prepare(
         message = f"CSV has no format for the column {query.windows[0][1]}, which has two fields"
         raise MillpondError(message, remedy="select its start and its end, or choose another format")
     answer = finish_rows(spark, engine.build(job), query)
+    if options.format == "csv":
+        _refuse_nested(answer)
     partitions = answer.partitions or spark.sparkContext.defaultParallelism
     if continued is not None:  # Spark cannot repartition the state
         partitions = continued.partitions
@@ -181,6 +184,16 @@ def _prepare(
             if not query.declared_tables[name].streaming and source.rejects:
                 sink.write_rejected_relation(name, collect_rejected(source))
     return PreparedRun(job, engine, answer, sink, checkpoint, end)
+
+
+def _refuse_nested(answer: AnswerFrame) -> None:
+    """Refuse result columns for which CSV has no format."""
+    for name in answer.columns:
+        type_ = answer.frame.schema[name].dataType
+        if isinstance(type_, ArrayType | MapType | StructType | BinaryType):
+            shown = f"{one_line(name)}, which is {one_line(type_.simpleString().upper(), 100)}"
+            remedy = "select its fields or elements, or choose another format"
+            raise MillpondError(f"CSV has no format for the column {shown}", remedy=remedy)
 
 
 # --- watching ----------------------------------------------------------------------------------------

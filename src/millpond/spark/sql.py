@@ -7,6 +7,7 @@ from dataclasses import replace
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType
 
 from millpond.analysis.decide import decide
 from millpond.engines.lookup.database import read_columns
@@ -16,7 +17,7 @@ from millpond.frontend.parse import find_table_names, parse_query
 from millpond.policies.registry import PolicyChoice
 from millpond.query.model import Column as TableColumn
 from millpond.query.model import Query, SourceSpec, Table
-from millpond.query.types import TIMESTAMP, find_type
+from millpond.query.types import TIMESTAMP, SqlType, find_type, nested
 from millpond.runtime.row_kinds import KIND, NOTE, BatchMeasure, RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.admission import admit
@@ -149,12 +150,18 @@ def _find_views(spark: SparkSession, query: str) -> dict[str, DataFrame | Table]
     return found
 
 
+def _find_type(type_: DataType) -> SqlType | None:
+    if isinstance(type_, ArrayType | MapType | StructType | BinaryType):
+        return nested(type_.simpleString())
+    return find_type(type_.simpleString())
+
+
 def _describe_view(name: str, frame: DataFrame) -> Table:
     """A view as a table; columns of types that the language does not have cannot be used in the query."""
     columns: list[TableColumn] = []
     delays: dict[str, int] = {}
     for field in frame.schema.fields:
-        kind = find_type(field.dataType.simpleString())
+        kind = _find_type(field.dataType)
         if kind is not None:
             columns.append(TableColumn(field.name, kind, field.nullable))
         if WATERMARK_DELAY in field.metadata:

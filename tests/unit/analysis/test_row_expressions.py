@@ -17,6 +17,7 @@ TABLES = """
 CREATE STREAMING TABLE S (A INT, B STRING, D DOUBLE, K DECIMAL(6,2), N INT, F BOOLEAN, E DATE);
 CREATE STREAMING TABLE U (A INT, C INT);
 CREATE TABLE R (K INT, L STRING);
+CREATE STREAMING TABLE V (P STRUCT<id: INT, u: STRUCT<name: STRING>>, T ARRAY<INT>, M MAP<STRING, INT>, X BINARY);
 """
 
 BOUNDED = [
@@ -37,6 +38,9 @@ BOUNDED = [
     "SELECT ROUND(AVG(D), 1), A FROM S WHERE A BETWEEN 1 AND 3 GROUP BY A",
     "SELECT CASE WHEN SUM(A) > 3 THEN 'many' ELSE 'few' END FROM S",
     "SELECT abs(x.A - y.C) FROM S x, U y WHERE x.A = 3 AND y.C = 4",
+    "SELECT *, T[0], M['a'], P.u.name, V.P.id, size(T), X FROM V WHERE P.id > 1 AND P.u IS NOT NULL",
+    "SELECT P.id % 10, COUNT(*), MAX(T[0]) FROM V GROUP BY P.id % 10",
+    "SELECT d.id, d.t.n FROM (SELECT from_json(B, 'id INT, t STRUCT<n: STRING>') AS d FROM S)",
     "SELECT x.A FROM S x, U y WHERE x.A BETWEEN 1 AND 3 AND y.C BETWEEN 1 AND 3 AND abs(x.A - y.C) < 2",
     "SELECT A % 3, COUNT(*) FROM S GROUP BY 1 HAVING round(AVG(D), 1) > 2 AND COUNT(*) > 1",
     "SELECT pmod(N, 3) > 1 AS z, SUM(1) FILTER (WHERE if(A > 1, 1, 2) = 1) FROM S GROUP BY z",
@@ -53,6 +57,8 @@ UNBOUNDED = [
     ("SELECT regexp_extract(B, '^([a-z]+)', 1), COUNT(*) FROM S GROUP BY 1", 1),
     ("SELECT COUNT(*) FROM S x, U y WHERE x.A * 2 < y.C * 3", 2),
     ("SELECT A, SUM(N), ROUND(SUM(N) / 2, 1) FROM S GROUP BY A", 0),
+    ("SELECT P.id, P.u.name, COUNT(*) FROM V GROUP BY P.id, P.u.name", 2),
+    ("SELECT from_json(B, 'id INT').id AS i, COUNT(*) FROM S GROUP BY i", 1),
     ("SELECT A, SUM(N) AS n FROM S GROUP BY A HAVING abs(SUM(N)) > 2", 1),
     ("SELECT B, COUNT(*) FROM S GROUP BY B HAVING B LIKE 'x%'", 1),
     ("SELECT x.A, y.C FROM S x, U y WHERE sqrt(x.N * x.N + y.A * y.A) < 3", 1),
@@ -65,6 +71,11 @@ NOT_UNBOUNDED = [
     "SELECT DISTINCT A FROM S WHERE A * A < 300",
 ]
 REFUSED = [
+    ("SELECT DISTINCT P FROM V", "DISTINCT P, which is STRUCT"),
+    ("SELECT COUNT(*) FROM V GROUP BY T", "GROUP BY T, which is ARRAY<INT>"),
+    ("SELECT X FROM V WHERE T = T", "cannot be compared"),
+    ("SELECT MAX(M) FROM V", "MAX of M"),
+    ("SELECT P.nothing FROM V", "P.nothing"),
     ("SELECT CASE WHEN A > 1 THEN rand() END FROM S", "RAND"),
     ("SELECT A FROM S WHERE uuid() = B", "UUID"),
     ("SELECT explode(split(B, ',')) FROM S", "EXPLODE"),

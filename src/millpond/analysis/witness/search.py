@@ -229,7 +229,7 @@ def _build_row(
         type_ = column.type
         if column.name == table.time:
             values[column.name] = _timestamp(row, second)
-        elif ref in source.regions.part.nulls:
+        elif ref in source.regions.part.nulls or type_.family is Family.NESTED:
             values[column.name] = None
         elif type_.family is Family.STRING:
             point = row.assignment.get(ref)

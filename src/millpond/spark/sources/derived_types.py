@@ -7,12 +7,20 @@ from dataclasses import replace
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, NullType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    MapType,
+    NullType,
+    StringType,
+    StructType,
+)
 
 from millpond.errors import MillpondError, one_line
 from millpond.query.model import Column, Occurrence, Query, Subquery, Table
 from millpond.query.trees import map_occurrences
-from millpond.query.types import Family, find_type
+from millpond.query.types import Family, find_type, nested
 from millpond.spark.answer import infer_result_schema
 from millpond.spark.failure import find_cause
 from millpond.spark.sources.schema import spark_schema, spark_type
@@ -85,6 +93,8 @@ def _settle_column(column: Column, type_: DataType) -> Column:
     if type_ == spark_type(column.type):
         return column
     known = find_type(type_.simpleString())
+    if isinstance(type_, ArrayType | MapType | StructType | BinaryType):
+        known = nested(type_.simpleString())
     if known is None:
         shown = one_line(type_.simpleString().upper(), 100)
         raise MillpondError(f"the type of {one_line(column.name)} is {shown}, which is not supported here")

@@ -6,7 +6,7 @@ from pyspark.sql import types as T
 from pyspark.sql.types import DataType, StructField, StructType
 
 from millpond.query.model import Table
-from millpond.query.types import SqlType
+from millpond.query.types import Family, SqlType
 
 
 def spark_schema(table: Table) -> StructType:
@@ -16,5 +16,7 @@ def spark_schema(table: Table) -> StructType:
 
 def spark_type(type_: SqlType) -> DataType:
     """The Spark type of an SQL type."""
+    if type_.family is Family.NESTED:
+        return T.DataType.fromDDL(type_.name)
     made: DataType = type_.names.spark.call(T)
     return made
