@@ -22,7 +22,7 @@ from millpond.query.types import MAX_PRECISION, PLAIN_TYPES, STRING, SqlType, de
 # sqlglot's own names of the types, for example TEXT for STRING and TIMESTAMPTZ for TIMESTAMP.
 _NESTED_TYPES = (exp.DType.ARRAY, exp.DType.MAP, exp.DType.STRUCT, exp.DType.BINARY)
 _TYPES = {exp.DataType.build(type_.name, dialect="spark").this: type_ for type_ in PLAIN_TYPES}
-TYPE_NAMES = ", ".join([*(type_.name for type_ in PLAIN_TYPES), "DECIMAL"])
+TYPE_NAMES = ", ".join([*(type_.name for type_ in PLAIN_TYPES), "DECIMAL, ARRAY, MAP, STRUCT, BINARY"])
 # The properties of streams; ``cardinality.COLUMN`` is a promise about a column.
 _PROPERTIES = ("time", "watermark", "idle", "rate")
 _CARDINALITY = "cardinality."
