@@ -96,11 +96,9 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
         _check_window_functions(verdict, memory)
     if verdict.query.limit is not None:
         raise MillpondError("a query with LIMIT but without ORDER BY is checked, not run")
-    for name, table in verdict.query.tables.items():
+    for table in verdict.query.tables.values():
         if isinstance(table.block, Subquery):
-            if gap := _find_block_gap(verdict, table):
-                raise MillpondError(f"the subquery {name} is checked, but not run: {gap}")
-            _check_runnable(verdict.blocks[name], None, None)
+            _check_block(verdict, table)
     for table in verdict.query.tables.values():
         if table.source is None and table.block is None:
             kind = "stream" if table.streaming else "relation"
@@ -122,12 +120,22 @@ def _check_window_functions(verdict: Verdict, memory: int | None) -> None:
     gap = "several blocks" if verdict.over is None else find_gap(verdict.over)
     if gap is not None:
         raise MillpondError(f"the query is bounded and checked, but not run: {gap}")
-    base = verdict.over.block.base if verdict.over is not None else None
-    if base is not None and base.source is None:
+    assert verdict.over is not None
+    base = verdict.over.block.base
+    if isinstance(base.block, Subquery):
+        _check_block(verdict, base)
+    elif base.source is None:
         raise MillpondError(
             f"the stream {base.name} has no source",
             remedy="say where its rows come from: USING json OPTIONS (path '…')",
         )
+
+
+def _check_block(verdict: Verdict, table: Table) -> None:
+    """Refuse a block that does not run, or whose rows cannot be the input of the select that reads it."""
+    if gap := _find_block_gap(verdict, table):
+        raise MillpondError(f"the subquery {table.name} is checked, but not run: {gap}")
+    _check_runnable(verdict.blocks[table.name], None, None)
 
 
 def _find_block_gap(verdict: Verdict, table: Table) -> str | None:
@@ -139,7 +147,8 @@ def _find_block_gap(verdict: Verdict, table: Table) -> str | None:
         return "its rows change as long as the stream goes on"
     if is_projection(verdict.query) and verdict.blocks.keys() == verdict.query.tables.keys():
         return None
-    if verdict.timed is None or table.time is None or block.timed is None:
+    is_timed = verdict.timed is not None or verdict.over is not None
+    if not is_timed or table.time is None or block.timed is None:
         return "its rows have no timestamp by which they come in order"
     if any(select.session is not None for select in block.query.selects):
         return "it groups by sessions, whose rows only a filter or a projection can read"

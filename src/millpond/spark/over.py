@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from millpond.engines.over.compile import compile_over, find_gap
 from millpond.engines.over.program import OverProgram
 from millpond.plan.over import OverPlan
-from millpond.query.model import Ref, Table
+from millpond.query.model import Ref, Subquery, Table
 from millpond.query.trace import find_used_columns
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 from millpond.spark.answer import AnswerFrame, apply_processor, changelog_columns, duckdb_types
+from millpond.spark.blocks import OpenBlock, open_block
 from millpond.spark.job import Job
-from millpond.spark.operators.over import SHARD, OverEndMapper, OverMapper, OverProcessor
+from millpond.spark.operators.over import (
+    SHARD,
+    OverBlockMapper,
+    OverEndMapper,
+    OverMapper,
+    OverProcessor,
+)
 from millpond.spark.operators.payloads import PAYLOAD_SCHEMA
 from millpond.spark.rejected import reject_null_timestamps
 from millpond.spark.sources.derived import derive_columns
 from millpond.spark.sources.opened import REASON, RECORD, OpenSource
 from millpond.spark.sources.schema import spark_type
+from millpond.spark.timed import TimedEngine
 
 
 class OverEngine:
@@ -40,7 +48,11 @@ class OverEngine:
         base = plan.block.base
         used = [c.name for c in base.columns if c.name in find_used_columns(plan.select, plan.alias)]
         program = compile_over(plan, used)
-        payloads = [_collect_rows(program, plan, job.sources[base.name])]
+        if isinstance(base.block, Subquery):
+            block = open_block(TimedEngine(), job.blocks[base.name], base)
+            payloads = [_collect_block(program, plan, block)]
+        else:
+            payloads = [_collect_rows(program, plan, job.sources[base.name])]
         if job.end_of_input is not None:
             payloads.append(job.end_of_input.mapInArrow(OverEndMapper(program).__call__, PAYLOAD_SCHEMA))
         fields = [StructField(name, spark_type(base.column(name).type)) for name in used]
@@ -57,9 +69,23 @@ class OverEngine:
 
 def _collect_rows(program: OverProgram, plan: OverPlan, source: OpenSource) -> DataFrame:
     """The rows of the stream with the columns of the program; rows that are filtered out have no shard."""
+    if plan.block.base.time is not None:
+        source = reject_null_timestamps(source, plan.block.base)
+    columns = _list_columns(program, plan)
+    if source.rejects:
+        columns += [F.col(REASON), F.col(RECORD)]
+    return source.frame.select(*columns).mapInArrow(OverMapper(program).__call__, PAYLOAD_SCHEMA)
+
+
+def _collect_block(program: OverProgram, plan: OverPlan, block: OpenBlock) -> DataFrame:
+    """The rows of a block with the columns of the program, and its notes."""
+    taken = block.frame.select(*_list_columns(program, plan), KIND, NOTE)
+    return taken.mapInArrow(OverBlockMapper(program).__call__, PAYLOAD_SCHEMA)
+
+
+def _list_columns(program: OverProgram, plan: OverPlan) -> list[Column]:
+    """The shard of a row, its timestamp, and the columns of the program."""
     base = plan.block.base
-    if base.time is not None:
-        source = reject_null_timestamps(source, base)
     where = condition_sql(plan.block.where, lambda ref: _quote(ref.column), Dialect.SPARK)
     keys = [(_quote(name), base.column(name).type) for name in program.shard_by]
     shard = Dialect.SPARK.shard_of(keys, program.shards) if keys else "0"
@@ -67,9 +93,7 @@ def _collect_rows(program: OverProgram, plan: OverPlan, source: OpenSource) -> D
     columns.append(F.expr(_micros(base)).alias("t"))
     for i, name in enumerate(program.names):
         columns.append(F.expr(_quote(name)).cast(spark_type(base.column(name).type)).alias(f"c{i}"))
-    if source.rejects:
-        columns += [F.col(REASON), F.col(RECORD)]
-    return source.frame.select(*columns).mapInArrow(OverMapper(program).__call__, PAYLOAD_SCHEMA)
+    return columns
 
 
 def _project_results(frame: DataFrame, plan: OverPlan, extra: tuple[str, ...]) -> DataFrame:

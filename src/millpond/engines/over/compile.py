@@ -13,7 +13,7 @@ import pyarrow as pa
 from millpond.engines.over.program import ContextProgram, OverProgram, RankProgram, SummaryProgram
 from millpond.plan.over import FunctionNeed, OverPlan
 from millpond.query.durations import parse_duration
-from millpond.query.model import FrameUnit, Literal, WindowFunction
+from millpond.query.model import FrameUnit, Literal, Subquery, WindowFunction
 from millpond.query.trees import is_aggregate
 from millpond.query.types import MAX_PRECISION, Family, SqlType, arrow_type
 from millpond.query.window_functions import FunctionKind, find_kind
@@ -32,8 +32,8 @@ _PEERS = ("RANK", "DENSE_RANK")
 def find_gap(plan: OverPlan) -> str | None:
     """Why the engine does not run a plan; None if it does."""
     select, base = plan.select, plan.block.base
-    if base.block is not None:
-        return "window functions over a subquery"
+    if base.block is not None and (base.time is None or not isinstance(base.block, Subquery)):
+        return "window functions over a subquery whose rows have no timestamp"
     if len(select.occurrences) != 1 or select.exists:
         return "a join with window functions"
     if is_aggregate(select) or plan.query.terms[0].distinct:

@@ -15,6 +15,7 @@ from millpond.engines.over.execute import advance, count_entries
 from millpond.engines.over.program import CLOCK, HELD, ROWS, OverProgram
 from millpond.runtime.codec import decode_tables, encode_tables
 from millpond.runtime.row_kinds import LATE, RowKind
+from millpond.spark.operators.block_input import BlockInput
 from millpond.spark.operators.output import build_rejected_rows, build_report_row, build_result_rows
 from millpond.spark.operators.payloads import build_payload_batch, split_rejected
 from millpond.spark.operators.shard import WHOLE, ShardProcessor, get_worker_duckdb
@@ -31,23 +32,42 @@ class OverMapper:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         program = self.program
-        parts: list[pa.Table] = []
+        parts: list[pa.RecordBatch] = []
         for batch in batches:
             good, rejected = split_rejected(program.stream, batch)
             yield from rejected
-            if good.num_rows:
-                parts.append(pa.Table.from_batches([good]))
-        rows = pa.concat_tables(parts) if parts else None
+            parts.append(good)
+        rows = pa.Table.from_batches(parts) if parts else None
         latest = None if rows is None or program.time is None else pc.max(rows.column("t")).as_py()
-        tables = [program.rows.empty_table()] * program.shards
-        if rows is not None:
-            used = rows.filter(pc.is_valid(rows.column(SHARD)))  # others do not fulfil the condition
-            number = pa.array(np.zeros(used.num_rows, np.int64))
-            own = used.select([name for name in program.rows.names if name != "seq"])
-            own = own.add_column(0, "seq", number).cast(program.rows)
-            shards = used.column(SHARD)
-            tables = [own.filter(pc.equal(shards, shard)) for shard in range(program.shards)]
-        yield _build_payloads(program, tables, latest, ended=False)
+        yield _build_payloads(program, _divide_rows(program, rows), latest, ended=False)
+
+
+@dataclass(frozen=True)
+class OverBlockMapper:
+    """Collects a task's rows of a block, whose operator reports how far it is; its notes pass through."""
+
+    program: OverProgram
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        block, parts = BlockInput("t"), []
+        for batch in batches:
+            rows, notes = block.split(batch)
+            yield from notes
+            parts.append(rows)
+        rows = pa.Table.from_batches(parts) if parts else None
+        yield _build_payloads(self.program, _divide_rows(self.program, rows), block.latest, ended=False)
+
+
+def _divide_rows(program: OverProgram, rows: pa.Table | None) -> list[pa.Table]:
+    """The rows of each shard."""
+    if rows is None:
+        return [program.rows.empty_table()] * program.shards
+    used = rows.filter(pc.is_valid(rows.column(SHARD)))  # others do not fulfil the condition
+    number = pa.array(np.zeros(used.num_rows, np.int64))
+    own = used.select([name for name in program.rows.names if name != "seq"])
+    own = own.add_column(0, "seq", number).cast(program.rows)
+    shards = used.column(SHARD)
+    return [own.filter(pc.equal(shards, shard)) for shard in range(program.shards)]
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from millpond.engines.timed.reorder_buffer import (
 from millpond.engines.timed.row_chunks import ChunkCache
 from millpond.engines.timed.sharding import SHARD_NUMBERS, divide_rows
 from millpond.engines.timed.state import ShardState, decode_payload, encode_payload, merge_payloads
-from millpond.runtime.row_kinds import KIND, LATE, NOTE, RowKind
+from millpond.runtime.row_kinds import LATE, RowKind
+from millpond.spark.operators.block_input import BlockInput
 from millpond.spark.operators.cardinalities import CARDINALITIES_SHARD, process_cardinalities
 from millpond.spark.operators.output import (
     build_progress_row,
@@ -36,11 +37,10 @@ from millpond.spark.operators.output import (
     build_report_row,
     build_result_rows,
 )
-from millpond.spark.operators.payloads import build_note_batch, build_payload_batch, split_rejected
+from millpond.spark.operators.payloads import build_payload_batch, split_rejected
 from millpond.spark.operators.rates import RATES_SHARD, process_rates
 from millpond.spark.operators.shard import ShardProcessor, get_worker_duckdb
 
-_NOTE_FIELDS = ("entries", "bytes", "stream", "reason", "record")
 # The column with the timestamp of every row, also of rows that cannot match.
 TIMESTAMP = "_timestamp"
 
@@ -80,11 +80,7 @@ class TimedMapper:
 
 @dataclass(frozen=True)
 class BlockMapper:
-    """Collects a task's rows of a block, whose operator has reported how far it is; its notes pass through.
-
-    The block emits its rows in order, except for those of one micro-batch; only its report tells which rows
-    are still to come.
-    """
+    """Collects a task's rows of a block, whose operator reports how far it is; its notes pass through."""
 
     program: TimedProgram
     stream: str
@@ -93,30 +89,15 @@ class BlockMapper:
         inputs = self.program.inputs_of(self.stream)
         db = get_worker_duckdb()
         parts: dict[str, list[pa.Table]] = {each.name: [] for each in inputs}
-        out: list[int] = []  # timestamps before which all rows are out
-        last: list[int] = []  # timestamps of rows
-        has_ended = False
+        block = BlockInput(TIMESTAMP)
         for batch in batches:
-            kinds = batch.column(KIND)
-            rows = batch.filter(pc.equal(kinds, int(RowKind.RESULT)))
+            rows, notes = block.split(batch)
+            yield from notes
             for each in inputs:
                 parts[each.name].append(db.query(each.reduce, {"batch": rows}))
-            last += [pc.max(rows.column(TIMESTAMP)).as_py()] if rows.num_rows else []
-            notes = batch.filter(pc.not_equal(kinds, int(RowKind.RESULT)))
-            fields = dict(zip(_NOTE_FIELDS, notes.column(NOTE).flatten(), strict=True))
-            is_progress = pc.equal(notes.column(KIND), int(RowKind.PROGRESS))
-            out += pc.filter(fields["entries"], is_progress).to_pylist()
-            has_ended |= 1 in pc.filter(fields["bytes"], is_progress).to_pylist()
-            others = pc.invert(is_progress)
-            kept = {name: pc.filter(column, others) for name, column in fields.items()}
-            kept["kind"] = pc.filter(notes.column(KIND), others)
-            if len(kept["kind"]):
-                yield build_note_batch(kept, len(kept["kind"]))
-        rows_by_input = {name: pa.concat_tables(tables) for name, tables in parts.items() if tables}
-        latest = max(out + (last if has_ended else []), default=None)
-        progress = {} if latest is None else {self.stream: latest}
-        divided = divide_rows(inputs, self.program.shards, rows_by_input)
-        yield _build_payloads(self.program, divided, progress)
+        collected = {name: pa.concat_tables(tables) for name, tables in parts.items() if tables}
+        progress = {} if block.latest is None else {self.stream: block.latest}
+        yield _build_payloads(self.program, divide_rows(inputs, self.program.shards, collected), progress)
 
 
 @dataclass(frozen=True)
