@@ -544,6 +544,9 @@ class _Call:
             else:
                 yield reader.read_column(argument)[0]
         if isinstance(call, exp.ArgMax | exp.ArgMin):
+            if call.args.get("expression") is None:
+                message = f"{_NAMES[type(call)]} needs two arguments"
+                raise SqlError(message, reader.statement.at(call))
             yield reader.read_column(call.expression)[0]
         offset, default = call.args.get("offset"), call.args.get("default")
         if offset is not None:
