@@ -277,7 +277,8 @@ class _FromReader:
             accept_only(self.statement, written, "this", "columns")
         if isinstance(node, exp.Table):
             target = find_table(self.statement, node, self.around.names)
-            return read_name(self.statement, written.this if written else node.this), target
+            named = written.this if written and written.this else node.this  # AS (x) names columns only
+            return read_name(self.statement, named), target
         alias = (
             read_name(self.statement, written.this) if written and written.this else f"subquery {number + 1}"
         )

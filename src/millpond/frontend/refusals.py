@@ -20,7 +20,7 @@ _NO_ORDER = "rows are written as they arrive; sort the output where you read it"
 UPSTREAM = "compute it before the data reaches the stream, as a column of its own"
 _EACH_GROUPING = "write one query for each grouping and put UNION ALL between them"
 _SUBQUERY = "without GROUP BY, aggregate or DISTINCT: list its tables in FROM and its conditions in WHERE"
-_STATEMENTS_ARE = "the statements are CREATE STREAMING TABLE, CREATE TABLE and SELECT"
+_STATEMENTS_ARE = "the statements are CREATE STREAMING TABLE, CREATE TABLE, CREATE VIEW, SELECT and WITH"
 _NO_CONSTRAINT = "leave it out; CHECK (…) and NOT NULL are supported"
 _NO_VALUE = "leave it out; a column holds what arrives"
 _LEAVE = "leave it out"
@@ -39,7 +39,8 @@ _NODES: dict[str, tuple[str, str | None]] = {
     "Sort": ("SORT BY", _NO_ORDER),
     "Cluster": ("CLUSTER BY", _NO_ORDER),
     "Distribute": ("DISTRIBUTE BY", _NO_ORDER),
-    "Window": ("OVER", None),
+    "Window": ("OVER here", "compute it in a subquery in FROM"),
+    "Star": ("*", _NAME_COLUMNS),
     "Qualify": ("QUALIFY", None),
     "Filter": ("FILTER", None),
     "WithinGroup": ("WITHIN GROUP", None),
@@ -135,6 +136,7 @@ _FLAGS: dict[tuple[str, str], tuple[str, str | None]] = {
     ("Star", "rename"): ("* RENAME", _NAME_COLUMNS),
     ("Between", "symmetric"): ("SYMMETRIC", "write the smaller bound first"),
     ("TryCast", "safe"): ("TRY_CAST", _TYPED_CONSTANT),
+    ("WindowSpec", "exclude"): ("EXCLUDE", None),
     ("CheckColumnConstraint", "enforced"): ("ENFORCED", _LEAVE),
     ("FileFormatProperty", "hive_format"): ("STORED AS", _USING),
 }
@@ -149,6 +151,10 @@ _FUNCTIONS = {
 CLOCK_FUNCTIONS = (
     *(exp.CurrentDate, exp.CurrentDatetime, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentTimestampLTZ),
     *(exp.Localtime, exp.Localtimestamp, exp.Systimestamp, exp.UtcDate, exp.UtcTime, exp.UtcTimestamp),
+)
+_OVER_ONLY = (
+    *(exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile, exp.Lag, exp.Lead),
+    exp.NthValue,
 )
 RANDOM_FUNCTIONS = (exp.Rand, exp.Randn, exp.Randstr, exp.Uniform, exp.Uuid, exp.Shuffle)
 _CLOCK_WORDS = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME")  # these need no parentheses
@@ -198,12 +204,16 @@ def _function_error(statement: Statement, node: exp.Func) -> SqlError:
     """The error for a function, by its name as the user wrote it."""
     called, place = _find_call(statement, node)
     name = one_line(called, 40)
+    if isinstance(node.parent, exp.Dot) and node is node.parent.expression:
+        return SqlError(f"the function {name} after a dot is not supported", place)
     if isinstance(node, CLOCK_FUNCTIONS) or called in _CLOCK_NAMES:
         return SqlError(f"{name} {_CLOCK}", place)
     if isinstance(node, RANDOM_FUNCTIONS) or called in _RANDOM_NAMES:
         return SqlError(f"the function {name} {_RANDOM}", place)
     if isinstance(node, exp.UDTF):
         return SqlError(f"the function {name} {_SEVERAL_ROWS}", place)
+    if isinstance(node, _OVER_ONLY) and not isinstance(node.parent, exp.Window):
+        return SqlError(f"{name} needs a window", place, f"write {name}(…) OVER (… ORDER BY …)")
     remedy = _FUNCTIONS.get(called)
     if isinstance(node, exp.Anonymous):
         remedy = remedy or suggest_function(called)

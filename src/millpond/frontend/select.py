@@ -543,9 +543,8 @@ def _find_group_column(scope: Scope, node: exp.Expr, items: Sequence[_SelectItem
         assert isinstance(derived.expression, Ref)
         return derived.expression
     obstacle = find_obstacle(target)
-    if isinstance(obstacle, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Func) and not has_aggregate(
-        target
-    ):
+    is_named = isinstance(obstacle, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Func | exp.Window)
+    if is_named and (isinstance(obstacle, exp.Window) or not has_aggregate(target)):
         raise unsupported_error(statement, obstacle)
     message = f"GROUP BY {statement.excerpt(node)} is not supported"
     raise SqlError(message, statement.at(node), UPSTREAM)

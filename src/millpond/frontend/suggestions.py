@@ -17,7 +17,7 @@ def suggest_name(word: str, known: Iterable[str]) -> str | None:
     >>> suggest_name("watermrk", ["time", "watermark"])
     'did you mean watermark?'
     """
-    names = {name.upper(): name for name in known}
+    names = {name.upper(): name for name in known if name.upper() != word.upper()}
     close = get_close_matches(word.upper()[:_LONGEST], names, n=1, cutoff=0.75)
     return f"did you mean {names[close[0]]}?" if close else None
 
