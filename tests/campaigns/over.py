@@ -9,9 +9,12 @@ import argparse
 import random
 
 from millpond import Verdict, check
+from millpond.analysis.verdict import BOUNDED, UNBOUNDED
+from millpond.analysis.witness.templates import find_template
 from millpond.engines.over.compile import find_gap
 from tests.support.over_generate import CATALOG, make_query, make_rows
 from tests.support.over_local import answer_at_once, cut_at_random, run_in_batches
+from tests.support.time_fooling import confirm_time_witness
 
 
 def run_case(seed: int) -> str:
@@ -20,6 +23,7 @@ def run_case(seed: int) -> str:
     sql = make_query(rng)
     verdict = check(f"{CATALOG} {sql}")
     assert isinstance(verdict, Verdict)
+    _check_verdict(verdict, f"{CATALOG} {sql}", seed)
     if verdict.over is None or find_gap(verdict.over) is not None:
         return verdict.outcome if verdict.over is None else "not run"
     rows = make_rows(rng, rng.choice([5, 20, 60]))
@@ -30,6 +34,17 @@ def run_case(seed: int) -> str:
     entries = verdict.state.entries
     assert entries is None or most <= entries, f"seed {seed}: {most} entries, not {entries}: {sql}"
     return "equal"
+
+
+def _check_verdict(verdict: Verdict, text: str, seed: int) -> None:
+    """A proof of growth must hold on the text of the query; a bounded query must withstand all templates."""
+    if verdict.outcome == UNBOUNDED:
+        tables = verdict.query.declared_tables
+        catalog = {name: [(c.name, c.type.name) for c in table.columns] for name, table in tables.items()}
+        refusal = confirm_time_witness(text, catalog, verdict.witness(3))
+        assert refusal is None, f"seed {seed}: {refusal}: {text}"
+    elif verdict.outcome == BOUNDED and seed % 4 == 0:
+        assert find_template(verdict.query) is None, f"seed {seed}: a proof of growth: {text}"
 
 
 def main() -> None:

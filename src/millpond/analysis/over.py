@@ -14,6 +14,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from millpond.analysis.rank_filters import find_rank_limit
+from millpond.analysis.time_flags import find_flag_distance
 from millpond.plan.classes import NoPlanError, build_exact_classes
 from millpond.plan.over import FunctionNeed
 from millpond.plan.state import KeptColumn
@@ -40,6 +41,7 @@ from millpond.query.window_functions import (
     FunctionKind,
     find_kind,
     find_offset,
+    is_earlier_time,
     is_ordered_by_time,
     mirror_to_ascending,
 )
@@ -173,7 +175,27 @@ def decide_near_offset(source: WindowedSource, function: WindowFunction) -> Func
     if mirrored is None or mirrored.function != "LAG" or not is_ordered_by_time(function, source.base):
         return None
     distance = _find_distance(source, function, find_offset(mirrored))
+    if distance is None:
+        distance = _find_flag_distance(source, function)
     return None if distance is None else FunctionNeed(mirrored, micros=max(distance, 1))
+
+
+def _find_flag_distance(source: WindowedSource, function: WindowFunction) -> int | None:
+    """The distance up to which the time of an earlier row matters, if it only says whether that is near."""
+    if not is_earlier_time(function, source.base):
+        return None
+    select, ref = source.select, Ref(source.alias, function.name)
+    time = Ref(source.alias, source.base.time or "")
+    shown = {r for item in select.items for r in refs(item.expression)} | set(select.group_by or ())
+    if ref in shown | refs(select.having) or any(ref in refs(join.on) for join in select.joins):
+        return None
+    distances = [find_flag_distance(c, time, ref) for c in conjuncts(select.where) if ref in refs(c)]
+    for column in source.table.derived:
+        derivation = column.derivation
+        if column.name in source.used and derivation is not None and function.name in derivation.arguments:
+            distances.append(dict(derivation.near).get(function.name))
+    known = [distance for distance in distances if distance is not None]
+    return max(known) if known and len(known) == len(distances) else None
 
 
 def _find_distance(source: WindowedSource, function: WindowFunction, offset: int) -> int | None:

@@ -29,6 +29,7 @@ from sqlglot.schema import MappingSchema
 from millpond.errors import SqlError, SqlTypeError
 from millpond.frontend.constants import Bound
 from millpond.frontend.domains import count_values, find_limited_column
+from millpond.frontend.near_times import find_near_columns
 from millpond.frontend.refusals import CLOCK_FUNCTIONS, RANDOM_FUNCTIONS
 from millpond.frontend.row_facts import find_facts
 from millpond.frontend.scope import Scope
@@ -127,7 +128,8 @@ def _make_column(scope: Scope, alias: str, node: exp.Expr) -> Column:
     arguments = tuple(dict.fromkeys(each.name for each in row.find_all(exp.Column)))
     limits = find_limited_column(table, row)
     spark, duckdb = row.sql("spark"), _to_duckdb(row, type_)
-    derivation = Derivation(spark, duckdb, facts, arguments=arguments, limits=limits)
+    near = find_near_columns(table, row)
+    derivation = Derivation(spark, duckdb, facts, arguments=arguments, limits=limits, near=near)
     return Column(name, type_, derivation=derivation, cardinality=count_values(table, row))
 
 

@@ -35,6 +35,11 @@ class FunctionNeed:
     limit: int | None = None
 
     @property
+    def keeps_first(self) -> bool:
+        """Whether the rows that are kept are the first of each partition, not the last."""
+        return self.limit is not None or self.function.function in ("FIRST_VALUE", "NTH_VALUE")
+
+    @property
     def is_per_partition(self) -> bool:
         """Whether something is kept for each partition for ever."""
         return self.closes is None and (self.rows > 0 or self.summary)
@@ -76,11 +81,8 @@ def compute_over_state(plan: OverPlan) -> State:
             kept["time", need.function.partition_by, stretch] = _keep_stretch(base, plan.alias, stretch)
         if need.is_per_partition:
             # Equal rows of one window are kept once, for the function that needs most of them.
-            key = (
-                need.function.partition_by,
-                need.function.order_by,
-                need.limit is None and not need.summary,
-            )
+            window = (need.function.partition_by, need.function.order_by)
+            key = (*window, need.keeps_first, need.function if need.summary else None)
             made = _keep_partitions(base, plan.alias, need, partitions)
             known = kept.get(key)
             if known is None or (made.entries or 0) > (known.entries or 0):
@@ -107,7 +109,7 @@ def _keep_partitions(
     number = None if partitions is None else prod(column.classes for column in columns)
     keeps = []
     if need.rows:
-        which = "first" if need.limit is not None else "last"
+        which = "first" if need.keeps_first else "last"
         keeps.append(f"the {which} {need.rows} rows" if need.rows > 1 else f"the {which} row")
     if need.summary:
         keeps.append(f"{need.function.function} so far")

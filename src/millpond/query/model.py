@@ -75,6 +75,8 @@ class Derivation:
     there is one row for each of its values.  ``gap`` is set for the edges of a session window: the
     microseconds after which it ends.  Its edges are computed as if the row had no others in its session.
     ``arguments`` are the columns that an expression is computed from, empty for a function of time.
+    ``near`` are those that are timestamps of earlier rows and matter only within so many microseconds:
+    further away, the value is the same as for NULL.
     ``limits`` is the argument that has finitely many values where this column is bounded above, as a string
     has where its length is.
     """
@@ -86,6 +88,7 @@ class Derivation:
     repeated: bool = False
     gap: int | None = None
     arguments: tuple[str, ...] = ()
+    near: tuple[tuple[str, int], ...] = ()
     limits: str | None = None
 
 

@@ -66,6 +66,14 @@ def is_ordered_by_time(function: WindowFunction, base: Table) -> bool:
     return bool(function.order_by) and base.time is not None and function.order_by[0].column == base.time
 
 
+def is_earlier_time(function: WindowFunction, base: Table) -> bool:
+    """Whether the value is the timestamp of an earlier row of the partition, or NULL if there is none."""
+    mirrored = mirror_to_ascending(function) if is_ordered_by_time(function, base) else None
+    if mirrored is None or mirrored.function != "LAG" or len(mirrored.arguments) > 2:
+        return False
+    return mirrored.arguments[0] == base.time and not function.ignore_nulls
+
+
 def mirror_to_ascending(function: WindowFunction) -> WindowFunction | None:
     """The same function with its order reversed, if the order is descending; None if there is none.
 

@@ -18,6 +18,16 @@ from millpond.query.evaluate import Row
 from millpond.query.types import Domain, SqlType
 from millpond.runtime.sql import Dialect
 
+# Functions of Spark that DuckDB does not have under their names, and what they are there.
+_SPARK_FUNCTIONS = {
+    "timestamp_seconds(x)": "make_timestamp(CAST(x * 1000000 AS BIGINT))",
+    "timestamp_millis(x)": "make_timestamp(CAST(x * 1000 AS BIGINT))",
+    "timestamp_micros(x)": "make_timestamp(CAST(x AS BIGINT))",
+    "unix_seconds(x)": "CAST(floor(epoch_us(x) / 1000000) AS BIGINT)",
+    "unix_millis(x)": "CAST(floor(epoch_us(x) / 1000) AS BIGINT)",
+    "unix_micros(x)": "epoch_us(x)",
+}
+
 
 class UncomputableError(ValueError):
     """DuckDB does not have a function of Spark, or cannot compute it for these rows."""
@@ -69,6 +79,8 @@ def _open_for_process(process: int) -> duckdb.DuckDBPyConnection:
     del process
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
+    for call, text in _SPARK_FUNCTIONS.items():
+        connection.execute(f"CREATE OR REPLACE TEMP MACRO {call} AS {text}")
     return connection
 
 

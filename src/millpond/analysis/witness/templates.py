@@ -474,8 +474,9 @@ def find_base_rows(
         }
         if candidate not in candidates:
             candidates.append(candidate)
-    pairs = list(product(candidates, (1, 3)))
-    answers = evaluate_worlds(query, [{}, *(_repeat_rows(tables, *pair) for pair in pairs)])
+    seconds = timedelta(seconds=1)
+    pairs = list(product(candidates, ((1, seconds), (3, seconds), (3, _STEP))))
+    answers = evaluate_worlds(query, [{}, *(_repeat_rows(tables, rows, *spacing) for rows, spacing in pairs)])
     found: list[dict[str, Row]] = []
     for (rows, _), answer in zip(pairs, answers[1:], strict=True):
         if answer != answers[0] and rows not in found:
@@ -483,11 +484,11 @@ def find_base_rows(
     return found[:_MOST_BASES]
 
 
-def _repeat_rows(tables: Mapping[str, Table], rows: Mapping[str, Row], copies: int) -> World:
-    """So many copies of each row, one second apart; one of a row of a relation."""
+def _repeat_rows(tables: Mapping[str, Table], rows: Mapping[str, Row], copies: int, step: timedelta) -> World:
+    """So many copies of each row, a step of time apart; one of a row of a relation."""
     world = {}
     for name, table in tables.items():
-        times = [_FIRST + timedelta(seconds=i) for i in range(copies if table.streaming else 1)]
+        times = [_FIRST + step * i for i in range(copies if table.streaming else 1)]
         world[name] = [{**rows[name], **({table.time: time} if table.time else {})} for time in times]
     return world
 
