@@ -27,6 +27,11 @@ from millpond.frontend.guards import guard_statements, guard_text
 from millpond.frontend.limits import rewrite_limits
 from millpond.frontend.named_queries import read_view
 from millpond.frontend.refusals import describe_unsupported_statement, refuse_unread_words
+from millpond.frontend.rewrites import (
+    rewrite_laterals,
+    rewrite_scalar_subqueries,
+    rewrite_set_operations,
+)
 from millpond.frontend.scope import NamedQuery, Names
 from millpond.frontend.statement import Statement, position
 from millpond.frontend.syntax_errors import describe_syntax_error, describe_unclosed
@@ -204,7 +209,10 @@ def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
         trees = []
     if len(trees) != 1 or trees[0] is None:
         raise SqlError("this statement is not understood", position(text, tokens[0].start), "simplify it")
-    return rewrite_limits(name_aggregates(trees[0]))
+    tree = name_aggregates(trees[0])
+    rewrite_scalar_subqueries(tree)
+    rewrite_laterals(tree)
+    return rewrite_limits(rewrite_set_operations(tree))
 
 
 def _merge_tokens(text: str, tokens: list[Token]) -> list[Token]:

@@ -78,6 +78,8 @@ def _is_over_results(reader: Reader, node: exp.Expr) -> bool:
     """Whether an item is over groups or over several occurrences; over one, the refusal says more."""
     if reader.grouped is not None:
         return True
+    if node.find(exp.Query) is not None:
+        return False
     columns = (column for column in node.find_all(exp.Column) if not isinstance(column.this, exp.Star))
     owners = {reader.scope.find_column(column)[0].occurrence for column in columns}
     return len(owners) > 1 or not owners.isdisjoint(reader.scope.extended)

@@ -54,6 +54,8 @@ def read_row_side(reader: Reader, node: exp.Expr) -> Side:
     """A side of a comparison on rows: a constant, a column, or a column shifted by a constant."""
     statement = reader.statement
     inner = strip_parentheses(statement, node)
+    if isinstance(inner, exp.Subquery):
+        raise unsupported_error(statement, inner)
     found = read_time_call(reader.scope, inner) or read_constant(statement, inner)
     if found:
         return Side(found.expression, found.type, node)

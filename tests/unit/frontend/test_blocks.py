@@ -156,3 +156,23 @@ def test_an_order_starts_with_the_time(text: str, keys: list[tuple[str, bool]]) 
 def test_a_limit_alone_is_a_number_of_rows() -> None:
     (query,) = parse(STREAMS + "SELECT A, COUNT(*) FROM S GROUP BY A LIMIT 5")
     assert query.limit == 5
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        (
+            "SELECT A FROM S WHERE B > (SELECT MAX(K) FROM R)",
+            "SELECT A FROM S, (SELECT MAX(K) AS value FROM R) AS `scalar subquery 1` WHERE B > value",
+        ),
+        (
+            "SELECT A FROM S INTERSECT SELECT D FROM T",
+            """SELECT DISTINCT `column 1` AS A FROM (SELECT A FROM S) AS `l rows`(`column 1`) WHERE EXISTS (
+               SELECT 1 FROM (SELECT D FROM T) AS `r rows`(`column 1`)
+               WHERE `r rows`.`column 1` = `l rows`.`column 1`
+               OR (`r rows`.`column 1` IS NULL AND `l rows`.`column 1` IS NULL))""",
+        ),
+    ],
+)
+def test_other_constructs_are_written_as_blocks(short: str, long: str) -> None:
+    assert parse(STREAMS + short) == parse(STREAMS + long)

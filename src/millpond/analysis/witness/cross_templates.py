@@ -35,6 +35,7 @@ _CONFIRMED = (6, 40)
 _MOST_BASES = 2
 _MOST_TEMPLATES = 600
 _MOST_TRIED = 8
+_MOST_RETRACTING = 8
 # How a probe differs from the optional row in the columns that are no keys.
 _RISES = (0, 1, -1)
 
@@ -103,7 +104,13 @@ def find_cross_template(query: Query) -> CrossTemplate | None:
     tables = list_declared_tables(query)
     try:
         for base in find_base_rows(query, tables, find_equal_columns(query))[:_MOST_BASES]:
-            found = _try(query, list(_propose(query, tables, base))[:_MOST_TEMPLATES])
+            found, retracting = _try(query, list(_propose(query, tables, base))[:_MOST_TEMPLATES])
+            maintained = [
+                replace(template, rise=rise, compare="answer")
+                for template in retracting[:_MOST_RETRACTING]
+                for rise in _RISES
+            ]
+            found += _try(query, maintained)[0]
             for template in found[:_MOST_TRIED]:
                 if _is_confirmed_in_large(query, template):
                     return template
@@ -112,22 +119,28 @@ def find_cross_template(query: Query) -> CrossTemplate | None:
     return None
 
 
-def _try(query: Query, templates: Sequence[CrossTemplate]) -> list[CrossTemplate]:
-    """The templates that are confirmed in small."""
+def _try(query: Query, templates: Sequence[CrossTemplate]) -> tuple[list[CrossTemplate], list[CrossTemplate]]:
+    """The templates that are confirmed in small, and those whose probes take rows of the answer back.
+
+    If rows are taken back, the answer is a table to be maintained: a probe that leaves it shows its rows.
+    """
     trials = []
     for template in templates:
         witness = template.build(_SMALL)
         if respects_checks(template.tables, witness):
             trials.append((template, Trial(witness, product(range(1 << _SMALL), range(_SMALL)))))
     if not trials:
-        return []
+        return [], []
     answers = evaluate_worlds(query, [world for _, trial in trials for world in trial.worlds])
-    found, first = [], 0
+    found, retracting, first = [], [], 0
     for template, trial in trials:
-        if trial.is_confirmed(answers[first : first + len(trial.worlds)]):
-            found.append(template)
+        own = answers[first : first + len(trial.worlds)]
         first += len(trial.worlds)
-    return found
+        if trial.is_confirmed(own):
+            found.append(template)
+        elif template.compare == "emitted" and trial.is_retracting(own):
+            retracting.append(template)
+    return found, retracting
 
 
 def _is_confirmed_in_large(query: Query, template: CrossTemplate) -> bool:
