@@ -162,14 +162,21 @@ def _bind_column(reader: Reader, node: exp.Column) -> Bound:
     return _bind_source_column(reader, node, source, replace(column, name=name))
 
 
-def _bind_window(reader: Reader, node: exp.Column) -> Bound | None:
-    """``window``, ``window.start`` or ``window.end``, where ``window`` is the only one or an alias."""
+def names_window(reader: Reader, node: exp.Column) -> bool:
+    """Whether a name is that of a window or of an edge of it, and not that of a column."""
     qualifier = node.args.get("table")
     name = (qualifier or node).name.lower()
-    is_alias = reader.scope.has_alias(name)
-    is_known = is_alias if qualifier else reader.scope.knows(node)
-    if name not in reader.windows or is_known or node.args.get("db"):
+    if name not in reader.windows or node.args.get("db"):
+        return False
+    return not (reader.scope.has_alias(name) if qualifier else reader.scope.knows(node))
+
+
+def _bind_window(reader: Reader, node: exp.Column) -> Bound | None:
+    """``window``, ``window.start`` or ``window.end``, where ``window`` is the only one or an alias."""
+    if not names_window(reader, node):
         return None
+    qualifier = node.args.get("table")
+    name = (qualifier or node).name.lower()
     if qualifier and node.name.upper() not in ("START", "END"):
         message = f"a window has no field {one_line(node.name, 40)}"
         raise SqlError(message, reader.statement.at(node), f"write {name}.start or {name}.end")

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from millpond.errors import SqlError, SqlNameError, SqlTypeError
 from millpond.frontend.constants import Bound
-from millpond.frontend.expressions import Reader, bind, bind_star_column, has_aggregate
+from millpond.frontend.expressions import Reader, bind, bind_star_column, has_aggregate, names_window
 from millpond.frontend.row_expressions import (
     find_derived,
     find_expression_type,
@@ -56,6 +56,10 @@ def bind_item(reader: Reader, node: exp.Expr) -> Bound | Computed:
         _, column = reader.scope.resolve(node)
         if isinstance(column.value, Computed):
             return replace(column.value, name=node.name)
+    if _has_edges(reader, node):
+        made = _read_computed(reader, node)
+        if made is not None:
+            return made
     try:
         return bind(reader, node)
     except (SqlTypeError, SqlNameError):
@@ -65,6 +69,13 @@ def bind_item(reader: Reader, node: exp.Expr) -> Bound | Computed:
         if computed is None:
             raise refusal
         return computed
+
+
+def _has_edges(reader: Reader, node: exp.Expr) -> bool:
+    """Whether an item is computed from the edges of a window that the select groups by."""
+    if reader.grouped is None or isinstance(node, exp.Column):
+        return False
+    return any(names_window(reader, column) for column in node.find_all(exp.Column))
 
 
 def bind_star_item(reader: Reader, node: exp.Expr, column: SourceColumn) -> Bound | Computed:
@@ -167,7 +178,7 @@ def bind_part(reader: Reader, node: exp.Expr) -> Bound | None:
         return bind(reader, node)
     if isinstance(node, exp.Dot) or is_window_call(node):
         return read_time_call(reader.scope, node, reader.grouped is not None) and bind(reader, node)
-    if reader.grouped is not None and isinstance(node, exp.Condition):
+    if reader.grouped is not None and isinstance(node, exp.Condition) and not _has_edges(reader, node):
         found = find_derived(reader.scope, node)
         if found is not None and any(
             found[0] == g.occurrence and found[1].name == g.column for g in reader.grouped

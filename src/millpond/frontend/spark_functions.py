@@ -1,6 +1,6 @@
-"""Functions of one row that Spark has and sqlglot does not know, with the types of their values.
+"""Functions of one row that Spark has and sqlglot does not know, or not with the types of their values.
 
-Functions that are in neither list might be aggregates, or make several rows; they are refused.
+Functions that neither sqlglot nor this list has might be aggregates, or make several rows; they are refused.
 """
 
 from __future__ import annotations
@@ -25,6 +25,16 @@ _BY_TYPE = {
     _NESTED: "array_insert array_repeat array_union from_csv from_xml get map_concat map_entries map_filter "
     "map_values map_zip_with sentences transform_keys transform_values xpath zip_with",
 }
+# The types of functions that sqlglot reads, but does not know the type of.
+_UNTYPED: dict[type[exp.Expr], str] = {
+    **dict.fromkeys((exp.ParseUrl, exp.SubstringIndex, exp.SplitPart, exp.RegexpSubstr), "STRING"),
+    **dict.fromkeys((exp.Decode, exp.Elt), "STRING"),
+    **dict.fromkeys((exp.RegexpCount, exp.BitwiseCount), "INT"),
+    exp.WidthBucket: "BIGINT",
+    exp.Rint: "DOUBLE",
+    **dict.fromkeys((exp.MapContainsKey, exp.EqualNull), "BOOLEAN"),
+    exp.FromTimeZone: "TIMESTAMP",
+}
 _TYPES = {name: type_ for type_, names in _BY_TYPE.items() for name in names.split()}
 
 
@@ -42,6 +52,11 @@ def make_typable(node: exp.Expr) -> exp.Expr:
             if type_name is _LIKE_ARGUMENT and each.expressions:
                 return make_typable(each.expressions[0])
             return each if type_name in (_LIKE_ARGUMENT, _NESTED) else _value_of(type_name)
+        if type(each) in _UNTYPED:
+            return _value_of(_UNTYPED[type(each)])
+        if isinstance(each, exp.Nvl2):
+            values = [make_typable(each.args[key]) for key in ("true", "false") if each.args.get(key)]
+            return exp.Coalesce(this=values[0], expressions=values[1:])
         if isinstance(each, exp.FromJson) and isinstance(each.expression, exp.Literal):
             type_ = read_schema(each.expression.name)
             return _value_of(type_) if type_ is not None else each
