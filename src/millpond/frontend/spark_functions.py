@@ -54,13 +54,10 @@ def make_typable(node: exp.Expr) -> exp.Expr:
             return each if type_name in (_LIKE_ARGUMENT, _NESTED) else _value_of(type_name)
         if type(each) in _UNTYPED:
             return _value_of(_UNTYPED[type(each)])
-        if isinstance(each, exp.Nvl2):
-            values = [make_typable(each.args[key]) for key in ("true", "false") if each.args.get(key)]
-            return exp.Coalesce(this=values[0], expressions=values[1:])
         if isinstance(each, exp.FromJson) and isinstance(each.expression, exp.Literal):
             type_ = read_schema(each.expression.name)
             return _value_of(type_) if type_ is not None else each
-        if isinstance(each, exp.If) and not isinstance(each.parent, exp.Case):
+        if isinstance(each, exp.Nvl2) or (isinstance(each, exp.If) and not isinstance(each.parent, exp.Case)):
             values = [make_typable(each.args[key]) for key in ("true", "false") if each.args.get(key)]
             return exp.Case(ifs=[exp.If(this=exp.true(), true=values[0])], default=(*values, None)[1])
         return each
