@@ -18,6 +18,7 @@ from millpond.frontend.expressions import Reader, strip_parentheses
 from millpond.frontend.refusals import accept_only
 from millpond.frontend.row_expressions import mark_as_read
 from millpond.frontend.sides import Side, read_group_side, read_row_side
+from millpond.frontend.solve import Solver
 from millpond.frontend.time_calls import find_time_function
 from millpond.frontend.time_comparisons import compare_as_times, compare_formats
 from millpond.query.model import (
@@ -104,6 +105,10 @@ def _read_condition(reading: _Reading, node: exp.Expr) -> Condition:
         return _connect(kind, [_read_condition(reading, each) for each in list_operands(node, type(node))])
     if isinstance(node, exp.Not):
         return _negate(_read_condition(reading, node.this))
+    if reading.side is read_row_side and isinstance(node, (*_OPS, exp.Between, exp.In)):
+        solved = Solver(reading.reader.scope, _OPS).solve(node)
+        if solved is not None:
+            return solved
     if type(node) in _OPS:
         accept_only(statement, node, "this", "expression")
         sides = [reading.side(reading.reader, each) for each in (node.this, node.expression)]

@@ -7,14 +7,15 @@ number is: it is declared, or it follows from the form of an expression.
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import prod
 
 from millpond.query.aggregate_functions import keeps_values
 from millpond.query.buckets import find_time_function
 from millpond.query.calendar import find_closing_unit
 from millpond.query.closure import Closure
-from millpond.query.model import Aggregate, Comparison, Ref, Select
-from millpond.query.trees import aliases_in, find_aggregates, refs, walk
-from millpond.query.types import Family, SqlType
+from millpond.query.model import Aggregate, Comparison, Condition, Literal, Op, Or, Ref, Select
+from millpond.query.trees import aliases_in, conjuncts, find_aggregates, refs, walk
+from millpond.query.types import Domain, Family, SqlType
 
 # The number of characters of Unicode; strings that are longer than the limit count as if they had its length.
 CHARACTERS = 1_112_064
@@ -80,7 +81,37 @@ def count_finite_values(select: Select, ref: Ref, closure: Closure) -> int | Non
             high = closure.range(place).high
             if high is not None:
                 counts.append(count_values_up_to(column.type, int(high)))
+    arguments = column.derivation.arguments if column.derivation is not None else ()
+    if arguments and not counts:
+        found = [_count_argument(select, Ref(ref.occurrence, name), closure) for name in arguments]
+        if None not in found:
+            counts.append(prod(count + 1 for count in found if count is not None))  # also of NULL
     return min(counts, default=None)
+
+
+def _count_argument(select: Select, ref: Ref, closure: Closure) -> int | None:
+    """The most values of a column that an expression is computed from, in the rows that pass WHERE."""
+    type_, counts = select.type_of(ref), list[int]()
+    if type_.domain is Domain.BOUNDED and type_.low is not None and type_.high is not None:
+        counts.append(int(type_.high - type_.low) + 1)
+    if ref in closure.index:
+        values = closure.range(ref)
+        if values.low is not None and values.high is not None and type_.domain is Domain.DISCRETE:
+            counts.append(max(int((values.high - values.low) / type_.step) + 1, 0))
+    for condition in conjuncts(select.where):
+        members = condition.operands if isinstance(condition, Or) else (condition,)
+        if all(_is_equality(each, ref) for each in members):
+            counts.append(len(members))
+    declared = select.occurrence(ref.occurrence).table.column(ref.column).cardinality
+    return min([*counts, *([declared] if declared is not None else [])], default=None)
+
+
+def _is_equality(condition: Condition, ref: Ref) -> bool:
+    """Whether a condition is ``ref = constant``."""
+    match condition:
+        case Comparison(left=left, operator=Op.EQ, right=Literal()):
+            return left == ref
+    return False
 
 
 def count_values_up_to(type_: SqlType, limit: int) -> int:

@@ -40,6 +40,10 @@ BOUNDED = [
     "SELECT ROUND(AVG(D), 1), A FROM S WHERE A BETWEEN 1 AND 3 GROUP BY A",
     "SELECT CASE WHEN SUM(A) > 3 THEN 'many' ELSE 'few' END FROM S",
     "SELECT abs(x.A - y.C) FROM S x, U y WHERE x.A = 3 AND y.C = 4",
+    "SELECT upper(B), COUNT(*) FROM S WHERE B IN ('a', 'b') GROUP BY upper(B)",
+    "SELECT B || A, COUNT(*) FROM S WHERE B = 'x' AND A BETWEEN 1 AND 3 GROUP BY 1",
+    "SELECT DISTINCT A FROM S WHERE abs(A - 3) <= 5",
+    "SELECT DISTINCT x.A FROM S x, U y WHERE x.A BETWEEN 0 AND 9 AND x.N - y.C > 3",
     "SELECT *, T[0], M['a'], P.u.name, V.P.id, size(T), X FROM V WHERE P.id > 1 AND P.u IS NOT NULL",
     "SELECT P.id % 10, COUNT(*), MAX(T[0]) FROM V GROUP BY P.id % 10",
     "SELECT d.id, d.t.n FROM (SELECT from_json(B, 'id INT, t STRUCT<n: STRING>') AS d FROM S)",
@@ -59,6 +63,8 @@ UNBOUNDED = [
     ("SELECT regexp_extract(B, '^([a-z]+)', 1), COUNT(*) FROM S GROUP BY 1", 1),
     ("SELECT COUNT(*) FROM S x, U y WHERE x.A * 2 < y.C * 3", 2),
     ("SELECT A, SUM(N), ROUND(SUM(N) / 2, 1) FROM S GROUP BY A", 0),
+    ("SELECT x.A, y.C FROM S x, U y WHERE abs(x.A - y.C) < 3", 0),
+    ("SELECT COUNT(*) FROM S x, U y WHERE x.A - y.C > 3", 0),
     ("SELECT P.id, P.u.name, COUNT(*) FROM V GROUP BY P.id, P.u.name", 2),
     ("SELECT from_json(B, 'id INT').id AS i, COUNT(*) FROM S GROUP BY i", 1),
     ("SELECT A, SUM(N) AS n FROM S GROUP BY A HAVING abs(SUM(N)) > 2", 1),
@@ -69,7 +75,7 @@ UNBOUNDED = [
 NOT_UNBOUNDED = [
     "SELECT month(E), COUNT(*) FROM S GROUP BY month(E)",
     "SELECT sign(A), COUNT(*) FROM S GROUP BY 1",
-    "SELECT DISTINCT A FROM S WHERE abs(A) < 5",
+    "SELECT DISTINCT A FROM S WHERE A * A < 5",
     "SELECT DISTINCT A FROM S WHERE A * A < 300",
 ]
 REFUSED = [
