@@ -164,6 +164,10 @@ def _refuse_unbounded(verdict: Verdict, budgets: str) -> NotBoundedError:
         "with a memory budget (--memory N) it keeps the N tuples expected to give the most results, "
         "and estimates how many results it misses"
     )
+    if any(table.block is not None for table in verdict.query.tables.values()):
+        return NotBoundedError(
+            message, explanation, "restrict the columns of the reasons to finitely many values"
+        )
     if verdict.outcome != UNBOUNDED:
         return NotBoundedError(message, explanation, budget)
     if bounds := _bounds_that_help(verdict):
