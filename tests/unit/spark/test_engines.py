@@ -52,6 +52,8 @@ def make_job(query: str, allowance: Allowance) -> Job:
             Allowance(),
             "TimedEngine",
         ),
+        ("SELECT A, LAG(A) OVER (ORDER BY at) FROM X", Allowance(), "OverEngine"),
+        ("SELECT A FROM X QUALIFY ROW_NUMBER() OVER (ORDER BY A) = 1", Allowance(), "OverEngine"),
         ("SELECT A, E FROM S, T WHERE A = D", BUDGET, "BudgetedEngine"),
         ("SELECT A, LABEL FROM S, R WHERE A = K", LOOKUP, "LookupEngine"),
     ],
@@ -68,4 +70,5 @@ def test_updates_of_sessions_are_refused() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: type(engine).__name__)
 def test_only_engines_over_time_hold_rows_back(engine: Any) -> None:
-    assert engine.holds_rows_back == (type(engine).__name__ in ("NativeEngine", "TimedEngine"))
+    in_time = ("NativeEngine", "TimedEngine", "OverEngine", "ProjectionEngine")
+    assert engine.holds_rows_back == (type(engine).__name__ in in_time)
