@@ -9,12 +9,26 @@ import pytest
 from millpond import Verdict, check
 from tests.campaigns.over import run_case
 from tests.support.over_generate import CATALOG, make_rows
-from tests.support.over_local import run_in_batches
+from tests.support.over_local import answer_at_once, cut_at_random, run_in_batches
 
 
 @pytest.mark.parametrize("seed", range(1000, 1040))
 def test_micro_batches_give_the_answer_on_all_rows(seed: int) -> None:
     assert run_case(seed) in ("equal", "unbounded", "undetermined", "not run")
+
+
+@pytest.mark.parametrize("order", ["x DESC, y", "y, x", "x, y DESC"])
+def test_first_rows_of_a_stream_without_time(order: str) -> None:
+    """Nothing is late, and nothing waits: each micro-batch is answered at once."""
+    catalog = "CREATE STREAMING TABLE s (u INT, k TINYINT, x INT, y INT);"
+    rank = f"RANK() OVER (PARTITION BY k ORDER BY {order})"
+    verdict = check(f"{catalog} SELECT k, x, y, {rank} AS r FROM s QUALIFY r < 4")
+    assert isinstance(verdict, Verdict) and verdict.outcome == "bounded"
+    rng = random.Random(3)
+    rows = [{name: row[name] for name in ("u", "k", "x", "y")} for row in make_rows(rng, 50)]
+    found, most, late = run_in_batches(verdict, cut_at_random(rng, rows))
+    assert found == answer_at_once(verdict.query, rows)
+    assert late == 0 and most <= 9
 
 
 def test_late_rows_are_counted_and_have_no_effect() -> None:

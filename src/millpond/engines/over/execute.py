@@ -56,10 +56,9 @@ def advance(
     late = arrived.filter(pa.array(times < clock.watermark))
     held = pa.concat_tables([held, arrived.filter(pa.array(times >= clock.watermark))])
     watermark = max(clock.watermark, reached - program.delay if reached > BEGINNING else BEGINNING)
-    if program.time is None or ended:
-        last = pc.max(held.column("t")).as_py() if held.num_rows else None
-        watermark = max(watermark, BEGINNING if last is None else last + 1)
-    due = pa.array(held.column("t").to_numpy() < watermark)
+    if ended and held.num_rows and program.time is not None:
+        watermark = max(watermark, pc.max(held.column("t")).as_py() + 1)
+    due = pa.array((held.column("t").to_numpy() < watermark) | (program.time is None))
     released = held.filter(due)
     after = _Clock(reached, watermark, clock.next + arrived.num_rows)
     if program.rank is not None:
