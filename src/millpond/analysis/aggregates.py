@@ -22,7 +22,14 @@ from millpond.analysis.join_needs import (
 from millpond.analysis.regions import JoinRegions
 from millpond.analysis.violations import Failure, Violation, ViolationCode
 from millpond.plan.needs import Measure, Need
-from millpond.query.aggregate_functions import ORDERED, Memory, find_memory, is_ratio, keeps_values
+from millpond.query.aggregate_functions import (
+    ORDERED,
+    Memory,
+    find_memory,
+    is_ratio,
+    is_tuple,
+    keeps_values,
+)
 from millpond.query.closure import Difference, Node
 from millpond.query.difference_bounds import to_column_and_shift
 from millpond.query.model import (
@@ -184,7 +191,7 @@ def find_ratio_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) ->
     columns are constants, so streams that are joined only through them are not joined.
     """
     regions = JoinRegions(part)
-    if _is_constant_in_group(part, aggregate.argument, groups):
+    if not is_tuple(aggregate) and _is_constant_in_group(part, aggregate.argument, groups):
         return find_existence_need(part, _with_arguments(groups, aggregate), _GROUP, keys=groups)
     if is_timed(part, groups):
         return _find_ratio_needs_in_time(part, aggregate, groups)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from millpond.analysis.partner_tests import NeverFinalError
 from millpond.analysis.verdict import Reason, UndeterminedCode
 from millpond.analysis.violations import Failure, ViolationCode
+from millpond.query.aggregate_functions import Memory, find_memory
 from millpond.query.buckets import find_bucket
 from millpond.query.derived_names import strip_mark
 from millpond.query.model import Comparison, Op, Query, Ref, Select
@@ -108,6 +109,8 @@ def _message(select: Select, failure: Failure, columns: tuple[str, ...]) -> str:
                     f"a session can stay open for ever, {columns[0]} can take infinitely many values in it, "
                     f"and {aggregate} depends on all of them"
                 )
+            if failure.aggregate is not None and find_memory(failure.aggregate) is Memory.LIST:
+                return f"{aggregate} contains every value of {columns[0]}, and its group never closes"
             return f"{columns[0]} can take infinitely many values, and {aggregate} depends on all of them"
         case ViolationCode.UNBOUNDED_EQUALITY_JOIN:
             return (

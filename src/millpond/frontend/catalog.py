@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from millpond.errors import SqlError, SqlNameError, SqlTypeError, one_line
 from millpond.frontend.conditions import read_row_condition
-from millpond.frontend.domains import count_listed_values
+from millpond.frontend.domains import count_limited_values, count_listed_values
 from millpond.frontend.expressions import Reader
 from millpond.frontend.refusals import accept_only, is_type_name, unsupported_error
 from millpond.frontend.scope import Scope, list_names, read_name, read_table_name
@@ -82,6 +82,7 @@ def read_table(statement: Statement) -> Table:
     _check_rate(statement, table, clauses)
     reader = Reader(statement, Scope(statement, (Occurrence(name, table),)))
     table = replace(table, checks=tuple(_read_check(reader, each) for each in checks))
+    table = replace(table, derived=tuple(reader.scope.derived.get(name, {}).values()))
     declared = _read_cardinalities(statement, table, clauses)
     limited = tuple(
         replace(column, cardinality=min(counts))
@@ -89,13 +90,14 @@ def read_table(statement: Statement) -> Table:
         else column
         for column in table.columns
     )
-    return replace(table, columns=limited, derived=tuple(reader.scope.derived.get(name, {}).values()))
+    return replace(table, columns=limited)
 
 
 def _count_listed(table: Table, column: Column) -> list[int]:
-    """The number of values that a CHECK lists; ranges of discrete types are known from comparisons."""
-    count = count_listed_values(table.checks, Ref(table.name, column.name))
-    return [] if count is None or column.type.step else [count]
+    """The numbers of values to which CHECKs limit a column, if not by comparing it with constants."""
+    listed = count_listed_values(table.checks, Ref(table.name, column.name))
+    counts = [None if column.type.step else listed, count_limited_values(table, column.name)]
+    return [count for count in counts if count is not None]
 
 
 def _read_cardinalities(statement: Statement, table: Table, clauses: _Clauses) -> dict[str, list[int]]:

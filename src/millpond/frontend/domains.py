@@ -141,6 +141,17 @@ def count_listed_values(checks: tuple[Condition, ...], column: Ref) -> int | Non
     return min(counts, default=None)
 
 
+def count_limited_values(table: Table, name: str) -> int | None:
+    """The number of values of a column whose length or absolute value a CHECK bounds."""
+    counts = []
+    for column in table.derived:
+        if column.derivation is not None and column.derivation.limits == name:
+            _, high = _find_range(table, column.name, column.type)
+            if high is not None:
+                counts.append(count_values_up_to(table.column(name).type, int(high)))
+    return min(counts, default=None)
+
+
 def _read_constant(condition: Condition, column: Ref) -> object | None:
     match condition:
         case Comparison(left=Ref() as left, operator=Op.EQ, right=Literal(value=value)) if left == column:

@@ -124,7 +124,7 @@ def find_result_columns(select: Select, need: Need) -> set[Ref]:
         valued = aggregate is not None and aggregate.argument is not None and THRESHOLD not in need.scope
         counted = need.counted and (aggregate is None or not keeps_values(aggregate))
         found = set(select.group_by or ())
-        if valued and not counted and aggregate is not None and aggregate.argument is not None:
+        if valued and not counted and aggregate is not None and need.values is None:
             found = found | refs(aggregate)
     return {r for ref in found for r in refs(need.part.rewrite(ref)) if r.occurrence in need.scope}
 

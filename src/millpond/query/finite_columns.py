@@ -102,8 +102,8 @@ def _count_argument(select: Select, ref: Ref, closure: Closure) -> int | None:
         members = condition.operands if isinstance(condition, Or) else (condition,)
         if all(_is_equality(each, ref) for each in members):
             counts.append(len(members))
-    declared = select.occurrence(ref.occurrence).table.column(ref.column).cardinality
-    return min([*counts, *([declared] if declared is not None else [])], default=None)
+    limit = count_finite_values(select, ref, closure)
+    return min([*counts, *([limit] if limit is not None else [])], default=None)
 
 
 def _is_equality(condition: Condition, ref: Ref) -> bool:

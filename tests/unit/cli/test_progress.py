@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from millpond.cli.progress import ProgressDisplay, plain_line, promise_lines, status_line, summary_line
-from millpond.spark.progress import Phase, RateReport, Snapshot
+from millpond.spark.progress import CardinalityReport, Phase, RateReport, Snapshot
 
 BUSY = Snapshot(
     Phase.RUNNING,
@@ -173,3 +173,15 @@ def test_the_size_of_a_window_is_estimated_at_the_rate_that_was_seen() -> None:
         "millpond: the last 1 h of clicks is about 3.60M rows at 1,000 rows/s (at most 1,200 in one second)"
     ]
     assert promise_lines(BUSY) == promise_lines(replace(BUSY, rates=(WITHIN,))) == []
+
+
+def test_a_broken_cardinality_is_reported() -> None:
+    broken = replace(BUSY, cardinalities=(CardinalityReport("visits", "user", 1200, 1000),), state_bound=1001)
+    assert "visits.user above its cardinality" in status_line(broken, 300).plain
+    assert "visits.user above the declared cardinality" in plain_line(broken)
+    assert promise_lines(broken) == [
+        "millpond: visits.user exceeded its declared cardinality of 1,000: about 1,200 values; the bound of "
+        "1,001 entries is no longer guaranteed; declare 'cardinality.user' = '1200'"
+    ]
+    kept = CardinalityReport("visits", "user", 1_020_000, 1_000_000)  # within the error of the estimate
+    assert promise_lines(replace(BUSY, cardinalities=(kept,))) == []

@@ -118,6 +118,7 @@ class _Confirmation:
         self._setup.feed(self._by_stream(witness.setup))
         self._before: dict[int, tuple[Evaluation, Counter[Any]]] = {}
         self._known: dict[tuple[int, int], frozenset[Any]] = {}
+        self._first = [witness.probes.index(probe) for probe in witness.probes]  # of equal probes
 
     def has_equal_rows(self) -> bool:
         """Two optional rows agree in all columns that the query uses, so that no probe tells them apart."""
@@ -129,6 +130,7 @@ class _Confirmation:
 
     def response(self, subset: int, k: int) -> frozenset[Any]:
         """The response to probe k after the setup and a subset of the universe."""
+        k = self._first[k]
         if (subset, k) not in self._known:
             prefix, before = self._prefix(subset)
             evaluation = prefix.copy()

@@ -10,9 +10,10 @@ confirmed with the real values of the derived columns.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from itertools import product
 from math import lcm
 from typing import Any
 
@@ -26,6 +27,9 @@ _LENGTHS = range(300)
 # Fractions are different also where a function keeps only them, or the last digits.
 _SLOPE = 1 + 1 / 1024
 _MAX_SCALE = 1000
+# The most arguments of a function for which combinations of small values are tried, and how many of each.
+_MOST_ARGUMENTS = 3
+_FEW = 40
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Realiser:
 
     def __init__(self) -> None:
         self._inverses: dict[tuple[str, str, tuple[Any, ...]], _Inverse] = {}
+        self._passing: dict[tuple[str, str], dict[str, Any] | None] = {}
 
     def find_scale(self, tables: Iterable[Table]) -> int:
         """A number by which all values can be multiplied, so that linear functions have inverses there."""
@@ -73,16 +78,63 @@ class Realiser:
                 continue
             arguments = column.derivation.arguments
             free = [name for name in arguments if name not in taken]
+            value = wanted[column.name]
+            chosen = self._pass_through(table, column, free, out, value)
+            if chosen is not None:
+                out |= chosen
+                taken |= chosen.keys()
+                continue
             if not free:
                 if len(arguments) == 1 and wanted[column.name] is True:
                     self._surround(table, column, table.column(arguments[0]), out)
                 continue
             argument = table.column(free[0])
-            value = wanted[column.name]
             found = self._invert(table, column, argument, out).find(value)
-            out[argument.name] = found if found is not None else _transfer(value, argument.type)
+            changed = None
+            if found is None and len(free) < len(arguments):
+                # The other arguments have values of their own, which may not matter.
+                changed = self._pass_through(table, column, arguments, out, value)
+            out |= changed or {argument.name: found if found is not None else _transfer(value, argument.type)}
             taken.add(argument.name)
         return out
+
+    def _pass_through(
+        self, table: Table, column: Column, arguments: Sequence[str], row: Mapping[str, Any], value: Any
+    ) -> dict[str, Any] | None:
+        """Arguments of which one has the wanted value, and the others make the column show it.
+
+        So a CASE gets the value of its branch: ``CASE WHEN ok THEN x END`` is x where ok is true.
+        """
+        same = [name for name in arguments if table.column(name).type.family is column.type.family]
+        if not 2 <= len(arguments) <= _MOST_ARGUMENTS:
+            return None
+        for name in same:
+            others = [each for each in arguments if each != name]
+            key = column.name, name
+            if key not in self._passing:
+                self._passing[key] = self._find_passing(table, column, name, others, {**row, name: value})
+            found = self._passing[key]
+            if found is not None:
+                return {**found, name: value}
+        return None
+
+    def _find_passing(
+        self, table: Table, column: Column, name: str, others: list[str], row: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Small values of the other arguments with which the column shows the value of one argument."""
+        from millpond.runtime.derive import derive_each  # here, as it imports DuckDB
+        from millpond.runtime.row_queries import UncomputableError
+
+        assert column.derivation is not None
+        sql = column.derivation.duckdb
+        small = [_list_small_values(table.column(each).type, sql)[:_FEW] for each in others]
+        tried = [dict(zip(others, values, strict=True)) for values in product(*small)]
+        try:
+            made = derive_each(replace(table, derived=(column,)), [{**row, **each} for each in tried])
+        except UncomputableError:
+            return None
+        passing = (each for each, rows in zip(tried, made, strict=True) if rows[0][column.name] == row[name])
+        return next(passing, None)
 
     def _surround(self, table: Table, column: Column, argument: Column, row: dict[str, Any]) -> None:
         """Put a string that passes a filter, such as LIKE 'x%', before and after the value."""

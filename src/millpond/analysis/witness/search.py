@@ -172,8 +172,11 @@ def _build_witness(
     probes = tuple(tuple(build(p) for p in probe) for probe in candidate.probes)
     witness = Witness(setup, universe, probes, compare)
     every = [*setup, *universe, *(r for probe in probes for r in probe)]
-    by_name = {t.name: t for t in tables.values()}
-    return witness if all(_satisfies_checks(by_name[r.stream], r.row) for r in every) else None
+    for table in {t.name: t for t in tables.values()}.values():
+        rows_of_table = [r.row for r in every if r.stream == table.name]
+        if not _satisfy_checks(table, rows_of_table):
+            return None
+    return witness
 
 
 def _keeps_promises(source: WitnessSource, candidate: WitnessCandidate) -> bool:
@@ -285,15 +288,17 @@ def _timestamp(row: CandidateRow, second: int) -> datetime:
     return datetime(1970, 1, 1) + timedelta(microseconds=int(row.timestamp))
 
 
-def _satisfies_checks(table: Table, row: Row) -> bool:
+def _satisfy_checks(table: Table, rows: Sequence[Row]) -> bool:
+    """Whether no row breaks a CHECK."""
     slots = {table.name: 0}
     computed = {column.name for column in table.derived}
-    if any(ref.column in computed for check in table.checks for ref in refs(check)):
+    if rows and any(ref.column in computed for check in table.checks for ref in refs(check)):
         from millpond.runtime.derive import derive_each  # here, as it imports DuckDB
         from millpond.runtime.row_queries import UncomputableError
 
         try:
-            row = derive_each(table, [row])[0][0]
+            rows = [made[0] for made in derive_each(table, rows)]
         except UncomputableError:
             return False
-    return all(compile_condition(check, slots)((row,)) is not False for check in table.checks)
+    conditions = [compile_condition(check, slots) for check in table.checks]
+    return all(condition((row,)) is not False for condition in conditions for row in rows)
