@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from millpond.cli import main as cli
 from tests.campaigns.blocks_on_spark import examine
 from tests.campaigns.native_windows import read_lines
 from tests.spark.test_native_windows import feed, rejected, run, seconds
@@ -61,3 +63,18 @@ def test_rows_of_a_block_are_filtered_and_projected(spark: SparkSession, tmp_pat
     feed(tmp_path, 0, ("a", 5, 1), ("b", 4, 25), ("c", 3, 26))
     expected: list[tuple[Any, ...]] = [("B", 8)]
     assert run(tmp_path) == expected
+
+
+def test_words_of_lines_are_counted_per_window(spark: SparkSession, tmp_path: Path) -> None:
+    """A line without words has no row."""
+    declaration = CLICKS.replace("user STRING", "user ARRAY<STRING>")
+    query = """
+        SELECT upper(word) AS word, window.start AS since, COUNT(*) AS n
+        FROM clicks LATERAL VIEW explode(user) words AS word GROUP BY upper(word), window(at, '20 seconds')
+    """
+    (tmp_path / "query.sql").write_text(declaration + query)
+    feed(tmp_path, 0, (["a", "b", "A"], 1, 1), ([], 1, 2), (None, 1, 3), (["b", None], 2, 25))
+    counts = [("A", seconds(0), 2), ("B", seconds(0), 1), ("B", seconds(20), 1)]
+    assert cli.main(["run", str(tmp_path / "query.sql"), "--once", "--output", str(tmp_path / "out")]) == 0
+    rows = (tuple(line.values()) for line in read_lines(tmp_path / "out", "part-*"))
+    assert Counter(rows) == Counter([*counts, (None, seconds(20), 1)])

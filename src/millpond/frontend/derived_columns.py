@@ -17,8 +17,16 @@ def with_derived(occurrence: Occurrence, columns: list[Column]) -> Occurrence:
     """The occurrence, of the table with these derived columns."""
     if not columns:
         return occurrence
-    every = {column.name: column for column in (*occurrence.table.derived, *columns)}
-    return replace(occurrence, table=replace(occurrence.table, derived=tuple(every.values())))
+    table = occurrence.table
+    every = {column.name: column for column in (*table.derived, *columns)}
+    properties = table.properties
+    if any(map(_is_exploded, every.values())):  # the rate does not say how many elements a row has
+        properties = {name: value for name, value in properties.items() if name != "rate"}
+    return replace(occurrence, table=replace(table, derived=tuple(every.values()), properties=properties))
+
+
+def _is_exploded(column: Column) -> bool:
+    return column.derivation is not None and column.derivation.repeated and column.derivation.time is None
 
 
 def list_window_filters(scope: Scope) -> Iterator[Condition]:
@@ -58,8 +66,9 @@ def _check_repeated(select: Select, derived: dict[str, dict[str, Column]]) -> No
         repeated = {c.name for c in columns if c.derivation is not None and c.derivation.repeated}
         name = one_line(occurrence.table.name, 40)
         if len(repeated) > 1:
-            message = f"{name} has {len(repeated)} different sliding windows in one query"
-            raise SqlError(message, select.position, "write a query for each of them")
+            message = f"the rows of {name} are repeated in {len(repeated)} ways in one query"
+            remedy = "write a query for each sliding window, and for each array that is exploded"
+            raise SqlError(message, select.position, remedy)
         if repeated - {c.name for c in occurrence.table.derived}:
-            message = f"{name} is used with a sliding window and without it in one query"
+            message = f"{name} is used with and without a sliding window or explode in one query"
             raise SqlError(message, select.position)

@@ -81,7 +81,7 @@ def find_derived(scope: Scope, node: exp.Expr) -> tuple[str, Column] | None:
     (alias,) = owners
     if alias in scope.extended:  # COALESCE(x, 0) is not NULL in a row that an outer join adds
         return None
-    return alias, _make_column(scope, alias, node)
+    return alias, make_column(scope, alias, node)
 
 
 def read_row_expression(scope: Scope, node: exp.Expr) -> Bound | None:
@@ -111,7 +111,8 @@ def mark_as_read(statement: Statement, node: exp.Expr) -> None:
         statement.leaves.update(range(max(first, 0), last + 1))
 
 
-def _make_column(scope: Scope, alias: str, node: exp.Expr) -> Column:
+def make_column(scope: Scope, alias: str, node: exp.Expr) -> Column:
+    """The derived column of an expression over the columns of an occurrence."""
     table = scope.table_of(alias)
     row = node.copy()
     types = {column.name: column.type for column in table.all_columns}

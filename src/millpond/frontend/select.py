@@ -18,6 +18,7 @@ from millpond.frontend.conditions import (
 )
 from millpond.frontend.constants import Bound, read_constant
 from millpond.frontend.derived_columns import list_window_filters, share_derived_columns, with_derived
+from millpond.frontend.explode import list_explode_filters, read_lateral_views
 from millpond.frontend.expressions import Reader, has_aggregate, strip_parentheses
 from millpond.frontend.joins import FromClause, MergedBlock, Surroundings, read_from
 from millpond.frontend.limits import is_hidden
@@ -203,10 +204,11 @@ def _check_union_columns(reads: Sequence[TypedSelect]) -> None:
 
 def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -> TypedSelect:
     clauses = ("distinct", "expressions", "from_", "joins", "where", "group", "having", "with_", "order")
-    accept_only(statement, node, *clauses, "windows", "qualify")
+    accept_only(statement, node, *clauses, "windows", "qualify", "laterals")
     if node.args.get("distinct"):
         accept_only(statement, node.args["distinct"])
-    node, clause = _read_over(statement, node, read_from(statement, node, around), around)
+    clause = read_lateral_views(node, read_from(statement, node, around))
+    node, clause = _read_over(statement, node, clause, around)
     scope = clause.scope
     items = _read_items(statement, node, clause)
     group_by = _read_group_by(scope, node.args.get("group"), items)
@@ -231,7 +233,7 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
     of_rows = [read_row_condition(Reader(statement, scope), each) for each in pushed]
     text, place = statement.slice(node), statement.at(node)
     named, packed, projection, filtered = _name_outputs(reader, items, bound, computed)
-    filters = () if clause.joins else list_window_filters(scope)
+    filters = () if clause.joins else (*list_window_filters(scope), *list_explode_filters(scope))
     add_bucket_ends(scope, [*(group_by if group_by is not None else item_refs(named))])
     select = Select(
         clause.occurrences,
@@ -306,7 +308,7 @@ def _read_block_below(
     reader = Reader(statement, scope, known, windows=_find_windows(node, items))
     having = _read_having(reader, node.args.get("having"), items)
     columns = cut_columns(reader, node, [(item.node, item.column) for item in items])
-    filters = () if clause.joins else list_window_filters(scope)
+    filters = () if clause.joins else (*list_window_filters(scope), *list_explode_filters(scope))
     add_bucket_ends(scope, [*(group_by or ())])
     select = Select(
         clause.occurrences,
@@ -331,11 +333,11 @@ def _read_block_below(
 def read_plain(statement: Statement, node: exp.Select, around: Surroundings) -> MergedBlock:
     """A select of joins, filters and expressions, or with window functions, to be merged into its user."""
     clauses = ("distinct", "expressions", "from_", "joins", "where", "with_", "windows", "qualify", "order")
-    accept_only(statement, node, *clauses)
+    accept_only(statement, node, *clauses, "laterals")
     if list_window_functions(node):
         around = replace(around, ignores_duplicates=False)
     try:
-        clause = read_from(statement, node, around)
+        clause = read_lateral_views(node, read_from(statement, node, around))
     except DistributeError as union:
         if list_window_functions(node):
             raise KeepBlockError(union.path) from None
@@ -346,7 +348,8 @@ def read_plain(statement: Statement, node: exp.Select, around: Surroundings) -> 
     items = _read_items(statement, node, clause)
     reader = Reader(statement, clause.scope, windows=_find_windows(node, items))
     columns = tuple(_read_source_column(reader, item) for item in items)
-    condition = conjunction(each for each in (clause.condition, where) if each != TRUE)
+    filters = () if clause.joins else list_explode_filters(clause.scope)
+    condition = conjunction(each for each in (clause.condition, where, *filters) if each != TRUE)
     return MergedBlock(
         Source("", columns, "", around.path),
         clause.occurrences,
