@@ -180,9 +180,20 @@ def _build_witness(
 
 
 def _keeps_promises(source: WitnessSource, candidate: WitnessCandidate) -> bool:
-    """Whether a larger candidate of this form would have no more values in columns that have only so many."""
+    """Whether a larger candidate of this form would have no more values in columns that have only so many.
+
+    If it is known which values these are, a column that is compared with them has finitely many classes, too.
+    A declared cardinality does not tell that.
+    """
     kept = [*candidate.setup, *candidate.universe]
-    for ref in source.regions.closure.limited:
+    closure, violation = source.regions.closure, source.violation
+    growing = {ref for moved in violation.moving for ref in moved.columns} | {*violation.columns}
+    compared = growing | {ref for pair in violation.joins for ref in pair}
+    for ref in closure.limited:
+        is_declared = ref.column in source.select.occurrence(ref.occurrence).table.cardinalities
+        equal = any(c in closure.index and closure.has_fixed_difference(c, ref) for c in compared)
+        if equal and not is_declared:
+            return False
         if len({p.assignment[ref] for p in kept if p.occurrence == ref.occurrence}) > 1:
             return False
     return True
