@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from millpond.errors import Position, SqlError, SqlTypeError, one_line
+from millpond.frontend.block_tables import build_block_table
 from millpond.frontend.conditions import (
     Rest,
     conjunction,
@@ -52,6 +53,7 @@ from millpond.query.model import (
     Exists,
     Item,
     Literal,
+    Occurrence,
     OutputColumn,
     Query,
     Ref,
@@ -125,23 +127,39 @@ def read_terms(
 def build_query(
     reads: Sequence[TypedSelect], terms: tuple[Term, ...], text: str, place: Position | None
 ) -> Query:
-    """The query of some terms."""
+    """The query of some terms.
+
+    Computed results that are compared with others, those of UNION and DISTINCT, are blocks of their own.
+    """
+    if len(reads) > 1 or terms[0].distinct:
+        made = [
+            _make_block(read, number) if read.projection else read for number, read in enumerate(reads, 1)
+        ]
+        blocks = {id(read.select): each.select for read, each in zip(reads, made, strict=True)}
+        terms = tuple(replace(t, selects=tuple(blocks[id(s)] for s in t.selects)) for t in terms)
+        reads = made
     _check_union_columns(reads)
     first = reads[0]
     columns = tuple(item.name for item in first.select.items)
     terms = share_derived_columns(terms)
-    _check_projections(reads, terms)
     query = Query(terms, columns, text, place, first.windows, first.projection, filter=first.filter)
     return merge_blocks(query)
 
 
-def _check_projections(reads: Sequence[TypedSelect], terms: Sequence[Term]) -> None:
-    """Refuse computed results that are compared with others: those of UNION and DISTINCT."""
-    computed = next((read for read in reads if read.projection), None)
-    if computed is not None and (len(reads) > 1 or terms[0].distinct):
-        where = "UNION" if len(reads) > 1 else "SELECT DISTINCT"
-        message = f"an expression over aggregates or over several tables is not supported in {where}"
-        raise SqlError(message, computed.select.position)
+def _make_block(read: TypedSelect, number: int) -> TypedSelect:
+    """A select with computed results, as one that reads the block with these results."""
+    if WINDOW in read.types:
+        message = "a window beside an expression over aggregates is not supported in UNION and DISTINCT"
+        raise SqlError(message, read.select.position)
+    select = read.select
+    query = build_query([read], (Term((select,), False),), select.text, select.position)
+    made = build_block_table(f"computed results {number}", query, read.types, None)
+    table = replace(made.table, derived=made.derived)
+    names = [name for name, _, _ in made.shown]
+    items = tuple(Item(Ref(table.name, name), name, name) for name in names)
+    occurrence = Occurrence(table.name, table)
+    plain = Select((occurrence,), items, text=select.text, position=select.position)
+    return TypedSelect(plain, read.types, ())
 
 
 def _read_branches(statement: Statement, node: exp.Select, around: Surroundings) -> list[TypedSelect]:
@@ -158,8 +176,6 @@ def _read_branches(statement: Statement, node: exp.Select, around: Surroundings)
             found += _read_branches(statement, node, around.choose(union.path, number))
             if len(found) > MAX_SELECTS:
                 raise KeepBlockError(union.path) from None
-        if any(each.projection for each in found):
-            raise KeepBlockError(union.path) from None
         return found
 
 

@@ -70,6 +70,9 @@ class Statement:
     _made: list[exp.Expr] = field(default_factory=list)  # nodes with a place, kept so that their IDs stay
 
     def __post_init__(self) -> None:
+        for query in self.tree.find_all(exp.Query):  # WITH comes first in the text, but last in the tree
+            if query.args.get("with_"):
+                query.args = {"with_": query.args.pop("with_"), **query.args}
         nodes = list(self.tree.walk(bfs=False))
         own = self._own_tokens(nodes)
         self._closing = self._parentheses()
