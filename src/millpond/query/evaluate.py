@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -146,13 +147,32 @@ def compile_argument(aggregate: Aggregate, slots: Mapping[str, int]) -> Valuer:
     return lambda rows: drop_nulls(aggregate, tuple(value(rows) for value in values))
 
 
+class TooManyStepsError(Exception):
+    """An evaluation has tried more rows than it may."""
+
+
+@dataclass
+class StepLimit:
+    """How many rows evaluations may still try in all; a join tries many for each row that it has."""
+
+    steps: int
+
+    def spend(self, steps: int) -> None:
+        self.steps -= steps
+        if self.steps < 0:
+            raise TooManyStepsError
+
+
 class Matcher:
     """Finds the matches of a condition: one row for each occurrence such that the condition is true.
 
     It binds occurrence ``first`` first, and then always the one with the most conditions to test.
     """
 
-    def __init__(self, aliases: Sequence[str], cond: Condition, first: int = 0) -> None:
+    def __init__(
+        self, aliases: Sequence[str], cond: Condition, first: int = 0, limit: StepLimit | None = None
+    ) -> None:
+        self._limit = limit
         self.slots = {alias: i for i, alias in enumerate(aliases)}
         self._possible = True
         waiting: list[tuple[frozenset[int], Truther]] = []
@@ -189,6 +209,8 @@ class Matcher:
 
     def _extend(self, match: list[Row], level: int, rows: Sequence[Sequence[Row]]) -> Iterator[Match]:
         slot, tests = self._levels[level]
+        if self._limit is not None:
+            self._limit.spend(len(rows[slot]))
         for row in rows[slot]:
             match[slot] = row
             for test in tests:
@@ -209,10 +231,15 @@ def answer(query: Query, data: Data) -> Counter[tuple[Value, ...]]:
 
 
 class Evaluation:
-    """An incremental evaluation: earlier matches are kept, and only new rows are tried."""
+    """An incremental evaluation: earlier matches are kept, and only new rows are tried.
 
-    def __init__(self, query: Query) -> None:
-        self._terms = [(term.distinct, [_build_matches(s) for s in term.selects]) for term in query.terms]
+    It raises TooManyStepsError when the ``limit`` is reached, if there is one.
+    """
+
+    def __init__(self, query: Query, limit: StepLimit | None = None) -> None:
+        self._terms = [
+            (term.distinct, [_build_matches(s, limit) for s in term.selects]) for term in query.terms
+        ]
 
     def copy(self) -> Evaluation:
         """An independent copy of the state."""
@@ -240,10 +267,10 @@ class Evaluation:
 class _SelectMatches:
     """The rows of each occurrence of a select, and the values that the answer needs of their matches."""
 
-    def __init__(self, select: Select) -> None:
+    def __init__(self, select: Select, limit: StepLimit | None) -> None:
         self._select = select
         aliases = [o.alias for o in select.occurrences]
-        self._matchers = [Matcher(aliases, select.where, first) for first in range(len(aliases))]
+        self._matchers = [Matcher(aliases, select.where, first, limit) for first in range(len(aliases))]
         self._rows: list[list[Row]] = [[] for _ in aliases]
         self._aggregates = find_aggregates(select)
         wanted = [item.expression for item in select.items]
@@ -328,8 +355,8 @@ def _merge_sessions(found: Mapping[tuple[Value, ...], int], keys: int) -> Counte
 class _JoinedMatches(_SelectMatches):
     """A select with outer joins or EXISTS.  A new row can end matches, so all are found again."""
 
-    def __init__(self, select: Select) -> None:
-        super().__init__(select)
+    def __init__(self, select: Select, limit: StepLimit | None) -> None:
+        super().__init__(select, limit)
         self._data: dict[str, list[Row]] = {o.table.name: [] for o in select.every_occurrence}
         self._ons = [compile_condition(join.on, self._matchers[0].slots) for join in select.joins]
         self._where = compile_condition(select.where, self._matchers[0].slots)
@@ -391,8 +418,9 @@ class _JoinedMatches(_SelectMatches):
         yield from found
 
 
-def _build_matches(select: Select) -> _SelectMatches:
-    return _JoinedMatches(select) if select.joins or select.exists else _SelectMatches(select)
+def _build_matches(select: Select, limit: StepLimit | None) -> _SelectMatches:
+    kind = _JoinedMatches if select.joins or select.exists else _SelectMatches
+    return kind(select, limit)
 
 
 def compile_result_row(

@@ -16,7 +16,7 @@ from itertools import combinations, groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millpond.analysis.assumptions import find_all_refs
-from millpond.query.evaluate import Evaluation, Row
+from millpond.query.evaluate import Evaluation, Row, StepLimit, TooManyStepsError
 from millpond.query.model import Query, Table
 from millpond.query.trees import is_aggregate
 
@@ -71,15 +71,16 @@ class WitnessTemplate(Protocol):
         """The witness with ``n`` optional rows."""
 
 
-def is_confirmed(query: Query, witness: Witness, seed: int = 0) -> bool:
+def is_confirmed(query: Query, witness: Witness, seed: int = 0, limit: StepLimit | None = None) -> bool:
     """Confirmed by brute force: for every subset of the universe, each probe shows if its row is in it.
 
     The responses to all probes together must also differ between any two subsets, which forces as many memory
-    states as there are subsets.  Above EXHAUSTIVE rows, subsets are drawn at random.
+    states as there are subsets.  Above EXHAUSTIVE rows, subsets are drawn at random.  A confirmation that
+    takes more steps than the ``limit`` fails.
     """
     try:
-        return _holds(_Confirmation(query, witness), len(witness.universe), seed)
-    except ValueError:  # a derived column or the filter cannot be computed
+        return _holds(_Confirmation(query, witness, limit), len(witness.universe), seed)
+    except (ValueError, TooManyStepsError):  # a derived column or the filter cannot be computed
         return False
 
 
@@ -105,7 +106,7 @@ def _holds(trial: _Confirmation, n: int, seed: int) -> bool:
 class _Confirmation:
     """The responses of a query to the probes of a witness."""
 
-    def __init__(self, query: Query, witness: Witness) -> None:
+    def __init__(self, query: Query, witness: Witness, limit: StepLimit | None = None) -> None:
         self._witness = witness
         aggregates = any(is_aggregate(select) for select in query.selects)
         self.step_by_step = aggregates and witness.compare == "emitted"
@@ -114,7 +115,7 @@ class _Confirmation:
         self._used = _find_used_columns(query)
         self._shown = _find_shown(query)
         self._filter = _open_filter(query)
-        self._setup = Evaluation(query)
+        self._setup = Evaluation(query, limit)
         self._setup.feed(self._by_stream(witness.setup))
         self._before: dict[int, tuple[Evaluation, Counter[Any]]] = {}
         self._known: dict[tuple[int, int], frozenset[Any]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import chain, islice
@@ -21,7 +21,7 @@ from millpond.analysis.witness.session_candidates import propose_session_candida
 from millpond.analysis.witness.source import CandidateRow, WitnessCandidate, WitnessSource
 from millpond.analysis.witness.times import assign_times
 from millpond.errors import WitnessSizeError
-from millpond.query.evaluate import Row, compile_condition
+from millpond.query.evaluate import Row, StepLimit, compile_condition
 from millpond.query.model import Column, Query, Ref, Table
 from millpond.query.number_line import Points
 from millpond.query.time_order import is_timed
@@ -42,10 +42,12 @@ class SearchBudget:
     """How many rows the candidates of a search may still have in all; then it gives up.
 
     Each candidate counts as ``overhead`` rows more: a call of DuckDB takes as long as some hundred rows.
+    ``limit`` is on the steps of all confirmations; more take longer than a few seconds.
     """
 
     rows: int
     overhead: int = 0
+    limit: StepLimit = field(default_factory=lambda: StepLimit(2_200_000))
 
     def can_try(self, candidate: WitnessCandidate) -> bool:
         """Take the rows of a candidate from the budget; False if it is spent."""
@@ -94,7 +96,8 @@ def find_witness(
                 raise
             misfit = misfit or too_large
             continue
-        if witness is not None and is_confirmed(query, witness):
+        limit = None if budget is None else budget.limit
+        if witness is not None and is_confirmed(query, witness, limit=limit):
             return witness
     if misfit is not None:
         raise misfit
