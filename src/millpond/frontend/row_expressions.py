@@ -2,16 +2,14 @@
 
 Whatever the language does not read itself (CASE, LIKE, casts, functions of strings, numbers, dates, JSON) is
 left to Spark: an expression over the columns of one occurrence becomes a column that is computed before
-anything else.  sqlglot knows the functions, their types, and how Spark and DuckDB spell them; there is no
-list of functions here.  Refused are only expressions that are not functions of the row: aggregates,
-subqueries, OVER, functions that make several rows, random numbers and the current time, and functions that
-sqlglot does not know, which might be any of these.
+anything else.  sqlglot knows the functions, their types, and how Spark and DuckDB spell them;
+``spark_functions`` has those that it does not know.  Refused are only expressions that are not functions of
+the row: aggregates, subqueries, OVER, functions that make several rows, random numbers and the current time,
+and unknown functions, which might be any of these.
 
-Read are conditions of WHERE, ON and CHECK, select items, GROUP BY, arguments of aggregates and FILTER.  The
-value of an expression has a type of the language (no ARRAY, MAP, STRUCT or BINARY, which are possible
-inside); in WHERE and ON an expression has columns of one occurrence, and not of one that an outer join can
-replace by NULLs.  Expressions over aggregates or over several occurrences in the select list are projections
-(``projections``); HAVING has none.
+Read are conditions of WHERE, ON and CHECK, select items, GROUP BY, arguments of aggregates and FILTER.
+Expressions over aggregates, over several occurrences or over one that an outer join can replace by NULLs are
+computed from the result (``projections``).
 """
 
 from __future__ import annotations
