@@ -65,6 +65,8 @@ class Realiser:
                 if len(arguments) == 1:
                     found = self._invert(table, column, table.column(arguments[0]), row).slope
                     slopes.append(abs(found or 1))
+                if column.derivation is not None:  # multiples of n have the same remainder
+                    slopes += [int(each) or 1 for each in re.findall(r"% (\d+)\b", column.derivation.sql)]
         scale = lcm(*slopes)
         return scale if scale <= _MAX_SCALE else 1
 
@@ -85,8 +87,8 @@ class Realiser:
                 taken |= chosen.keys()
                 continue
             if not free:
-                if len(arguments) == 1 and wanted[column.name] is True:
-                    self._surround(table, column, table.column(arguments[0]), out)
+                if len(arguments) == 1:
+                    self._surround(table, column, table.column(arguments[0]), out, wanted[column.name])
                 continue
             argument = table.column(free[0])
             found = self._invert(table, column, argument, out).find(value)
@@ -136,11 +138,18 @@ class Realiser:
         passing = (each for each, rows in zip(tried, made, strict=True) if rows[0][column.name] == row[name])
         return next(passing, None)
 
-    def _surround(self, table: Table, column: Column, argument: Column, row: dict[str, Any]) -> None:
-        """Put a string that passes a filter, such as LIKE 'x%', before and after the value."""
-        passing = self._invert(table, column, argument, row).find(True)
-        if isinstance(passing, str) and isinstance(row[argument.name], str):
-            row[argument.name] = passing + row[argument.name] + passing
+    def _surround(
+        self, table: Table, column: Column, argument: Column, row: dict[str, Any], wanted: Any
+    ) -> None:
+        """Change a value so that it passes a filter: put a string that passes, such as LIKE 'x%', before and
+        after it; give a number the wanted remainder."""
+        assert column.derivation is not None
+        passing, value = self._invert(table, column, argument, row).find(wanted), row[argument.name]
+        modulus = re.search(r"% (\d+)\b", column.derivation.sql)
+        if wanted is True and isinstance(passing, str) and isinstance(value, str):
+            row[argument.name] = passing + value + passing
+        elif modulus and type(passing) is int and type(value) is int and value >= 0:
+            row[argument.name] = value * int(modulus[1]) + passing
 
     def _invert(self, table: Table, column: Column, argument: Column, row: Mapping[str, Any]) -> _Inverse:
         """The inverse of the column in one of its arguments, the other columns being as in the row."""

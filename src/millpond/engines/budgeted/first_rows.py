@@ -8,6 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from millpond.query.model import Query, Table
+from millpond.runtime.derive import render_derived
 from millpond.runtime.sql import Dialect
 
 MAX_ROWS = 2000
@@ -40,7 +41,7 @@ def _read_table(table: Table, folder: Path) -> pa.Table | None:
     try:
         with duckdb.connect() as connection:
             text = f"SELECT {columns} FROM {reader.format(f'[{listed}]')} LIMIT {MAX_ROWS}"
-            return connection.sql(text).to_arrow_table()
+            return connection.sql(render_derived(table, f"({text})")).to_arrow_table()
     except duckdb.Error:
         return None
 
