@@ -175,7 +175,7 @@ def _find_needs_of_few(part: Part, aggregate: Aggregate, groups: Sequence[Ref], 
     """The needs of a COUNT(DISTINCT) that tells only so many values of its argument apart."""
     assert aggregate.argument is not None
     few = SqlType("INT", Family.NUMBER, Domain.BOUNDED, Fraction(1), Fraction(1), Fraction(values))
-    column, extended = _add_derived_column(part, aggregate.argument, few)
+    column, extended = _add_derived_column(part, aggregate.argument, few, f"value of {aggregate.text}")
     needs, failures = find_existence_need(extended, (*groups, column), _GROUP, keys=groups)
     return [replace(need, values=values) for need in needs], failures
 
@@ -361,10 +361,12 @@ def _find_monotone_column(argument: Expr, part: Part) -> tuple[Ref, bool] | None
     return None
 
 
-def _add_derived_column(part: Part, argument: Expr, type_: SqlType) -> tuple[Ref, Part]:
+def _add_derived_column(
+    part: Part, argument: Expr, type_: SqlType, name: str | None = None
+) -> tuple[Ref, Part]:
     """A new column that stands for an expression, about whose order nothing is known."""
     home = next(iter(refs(argument))).occurrence
-    column = Ref(home, f"({len(part.derived)})")
+    column = Ref(home, name or f"({len(part.derived)})")
     occurrences = tuple(
         replace(o, table=replace(o.table, columns=(*o.table.columns, Column(column.column, type_))))
         if o.alias == home

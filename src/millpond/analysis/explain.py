@@ -9,8 +9,10 @@ from decimal import Decimal
 from millpond.analysis.reasons import join_words
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Reason, Verdict
 from millpond.plan.state import Kept, KeptColumn
+from millpond.query.aggregate_functions import APPROXIMATE
 from millpond.query.model import Query, Table
 from millpond.query.trace import list_selects
+from millpond.query.trees import find_aggregates
 
 _WIDTH = 78
 # The most reasons and the most lines about what is kept that are shown; the JSON output has them all.
@@ -41,7 +43,7 @@ def explain(verdict: Verdict) -> str:
     """
     published = _wrap("  ", f"{verdict.published}.", "  ") if verdict.published else []
     if verdict.outcome == BOUNDED:
-        kept = [*_render_kept_lines(verdict), *_rate_lines(verdict)]
+        kept = [*_render_kept_lines(verdict), *_rate_lines(verdict), *_approximation_lines(verdict)]
         return "\n".join([_bounded_headline(verdict), *kept, *published, *_block_lines(verdict)])
     if verdict.outcome == UNBOUNDED:
         headline = "unbounded: memory must grow with the streams, whatever the program"
@@ -110,6 +112,13 @@ def _render_kept_lines(verdict: Verdict) -> list[str]:
     if len(rows) > _MAX_LINES:
         lines.append(f"  … and {len(rows) - _MAX_LINES} more")
     return lines
+
+
+def _approximation_lines(verdict: Verdict) -> list[str]:
+    """The aggregates whose results are approximate."""
+    found = [a for select in verdict.query.selects for a in find_aggregates(select)]
+    names = dict.fromkeys(a.text for a in found if a.function in APPROXIMATE)
+    return [line for name in names for line in _wrap("  ", f"{name} is approximate.", "    ")]
 
 
 def _rate_lines(verdict: Verdict) -> list[str]:

@@ -148,7 +148,7 @@ def _describe_results(select: Select, need: Need, closing: Closing | None) -> Ke
         classes = [build_exact_classes(part, ref) for ref in sorted(wanted, key=str)]
     except NoPlanError:
         return Kept(None, None, (), (what,), None, None)
-    entries = prod(each.classes for each in classes)
+    entries = prod(each.classes for each in classes) * (need.values or 1)
     columns = tuple(describe_column(part, each) for each in classes)
     return Kept(None, None, columns, (what,), entries, entries * VALUE_BYTES * max(len(classes), 1))
 
@@ -169,7 +169,7 @@ def _describe_open_results(select: Select, need: Need, closing: Closing, wanted:
         columns += described
         counts.append(_smaller(values, _count_rows(need, closing, home, alias)))
     known = [count for count in counts if count is not None]
-    entries = prod(known) if len(known) == len(counts) and closing.end is None else None
+    entries = prod(known) * (need.values or 1) if len(known) == len(counts) and closing.end is None else None
     what = "groups" if is_aggregate(select) else "rows already written"
     kept = closing.duration - (closing.bucket.width == 1)
     when = f"of the last {format_duration(_round_up(kept))}" if kept else "with the current timestamp"

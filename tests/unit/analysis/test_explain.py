@@ -225,3 +225,12 @@ def test_essential_keeps_reasons_about_other_columns() -> None:
 )
 def test_expression_text(expression: Expr, text: str) -> None:
     assert expression_text(expression) == text
+
+
+def test_approximate_aggregates_are_named() -> None:
+    streams = "CREATE STREAMING TABLE visits (page TINYINT, visitor STRING);"
+    verdict = check(streams + "SELECT page, APPROX_COUNT_DISTINCT(visitor) FROM visits GROUP BY page")
+    assert isinstance(verdict, Verdict)
+    text = verdict.explain()
+    assert text.startswith("bounded: at most 131,841 entries")
+    assert "APPROX_COUNT_DISTINCT(visitor) is approximate." in text

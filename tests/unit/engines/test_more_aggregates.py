@@ -106,3 +106,33 @@ def test_groups_that_close_or_have_a_cardinality(query: str, aggregates: list[st
         engine.add(batch, max((micros(row["TS"]) for _, row in batch), default=0))
         seen = {"S": [row for _, row in rows[: start + 20]]}
         _assert_equal(engine.answer(), answer(parsed, derive_rows(parsed, seen)))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT S.N, COUNT(*), SUM(C), MAX(A) FROM S, T WHERE S.N = T.M GROUP BY S.N",
+        "SELECT DISTINCT S.N, OK FROM S, T WHERE S.N = T.M AND C > 0",
+        "SELECT COUNT(*), SUM(A) FROM S, T WHERE S.N < T.M",
+        "SELECT upper(S.N), COUNT(*) FROM S, T WHERE S.N = T.M AND S.K = T.K GROUP BY upper(S.N)",
+    ],
+)
+def test_joins_of_columns_with_a_cardinality(query: str) -> None:
+    promise = " TBLPROPERTIES ('cardinality.{}' = '3');"
+    tables = S.format("").replace(";", promise.format("N")) + (
+        "CREATE STREAMING TABLE T (K TINYINT, C INT, M STRING)" + promise.format("M")
+    )
+    [parsed] = parse(tables + query)
+    verdict = decide(parsed)
+    assert verdict.outcome == BOUNDED and verdict.timed is not None, verdict.explain()
+    rng = random.Random(query)
+    rows: list[tuple[str, dict[str, Any]]] = []
+    for name, row in _make_rows(rng, 40):
+        row.pop("TS")
+        rows.append((name, {**row, "M": rng.choice("abc")} if name == "T" else row))
+    engine = TimedLocal(verdict.timed)
+    for start in range(0, len(rows), 10):
+        engine.add(rows[start : start + 10])
+        seen = {t: [row for name, row in rows[: start + 10] if name == t] for t in "ST"}
+        _assert_equal(engine.answer(), answer(parsed, derive_rows(parsed, seen)))
+    assert engine.entries <= 3 * 3 * len(rows)
