@@ -19,7 +19,12 @@ from millpond.frontend.scope import Scope, Source, SourceColumn
 from millpond.query.model import Column, Comparison, Condition, Derivation, Literal, Op, Ref
 from millpond.query.types import BOOLEAN, Family
 
-EXPLODES = (exp.Explode, exp.ExplodeOuter)
+_EXPLODES = (exp.Explode, exp.ExplodeOuter)
+
+
+def is_explode(node: exp.Expr) -> bool:
+    """Whether a node is a call of explode or explode_outer; posexplode, a subclass, makes two columns."""
+    return type(node) in _EXPLODES
 
 
 def read_lateral_views(node: exp.Select, clause: FromClause) -> FromClause:
@@ -28,7 +33,7 @@ def read_lateral_views(node: exp.Select, clause: FromClause) -> FromClause:
     for view in node.args.get("laterals") or ():
         call, alias = view.this, view.args.get("alias")
         names = alias.args.get("columns") or [] if alias is not None else []
-        if not view.args.get("view") or not isinstance(call, EXPLODES) or len(names) > 1:
+        if not view.args.get("view") or not is_explode(call) or len(names) > 1:
             raise SqlError(f"{statement.excerpt(view)} is not supported", statement.at(view))
         if clause.joins:
             message = "LATERAL VIEW after an outer join is not supported"

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from millpond.errors import SqlError, SqlNameError, SqlTypeError
 from millpond.frontend.constants import Bound
-from millpond.frontend.explode import EXPLODES, read_explode
+from millpond.frontend.explode import is_explode, read_explode
 from millpond.frontend.expressions import Reader, bind, bind_star_column, has_aggregate, names_window
 from millpond.frontend.row_expressions import (
     find_derived,
@@ -57,7 +57,7 @@ def bind_item(reader: Reader, node: exp.Expr) -> Bound | Computed:
         _, column = reader.scope.resolve(node)
         if isinstance(column.value, Computed):
             return replace(column.value, name=node.name)
-    if isinstance(node, EXPLODES) and reader.grouped is None and not reader.scope.extended:
+    if is_explode(node) and reader.grouped is None and not reader.scope.extended:
         return read_explode(reader.scope, node)
     if _has_edges(reader, node):
         made = _read_computed(reader, node)

@@ -86,7 +86,7 @@ REFUSED = [
     ("SELECT P.nothing FROM V", "P.nothing"),
     ("SELECT CASE WHEN A > 1 THEN rand() END FROM S", "RAND"),
     ("SELECT A FROM S WHERE uuid() = B", "UUID"),
-    ("SELECT explode(split(B, ',')) FROM S", "EXPLODE"),
+    ("SELECT posexplode(split(B, ',')) FROM S", "POSEXPLODE"),
     ("SELECT not_a_function(A) FROM S", "NOT_A_FUNCTION"),
     ("SELECT kurtosis(A) FROM S", "column 8: the function KURTOSIS"),
     ("SELECT upper(B), SUM(A) FROM S GROUP BY A", "S.B"),
