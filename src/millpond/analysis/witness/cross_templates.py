@@ -17,6 +17,7 @@ from millpond.analysis.witness.templates import (
     Trial,
     find_base_rows,
     is_confirmed_whole,
+    is_retracting_whole,
     respects_checks,
     shift_value,
 )
@@ -108,6 +109,7 @@ def find_cross_template(query: Query) -> CrossTemplate | None:
             maintained = [
                 replace(template, rise=rise, compare="answer")
                 for template in retracting[:_MOST_RETRACTING]
+                if is_retracting_whole(query, template.build(_CONFIRMED[-1]))
                 for rise in _RISES
             ]
             found += _try(query, maintained)[0]

@@ -167,17 +167,29 @@ def is_confirmed_whole(query: Query, witness: Witness, seed: int = 0) -> bool:
 
     Up to EXHAUSTIVE rows on all subsets, above on a sample.
     """
+    trial = _choose_worlds(witness, seed)
+    return trial.is_confirmed(evaluate_worlds(query, trial.worlds))
+
+
+def is_retracting_whole(query: Query, witness: Witness, seed: int = 0) -> bool:
+    """Whether each probe takes back rows that show whether its row was there, however many others were.
+
+    A bounded query may take back its last few rows; only a large witness tells the difference.
+    """
+    trial = _choose_worlds(witness, seed)
+    return trial.is_retracting(evaluate_worlds(query, trial.worlds))
+
+
+def _choose_worlds(witness: Witness, seed: int) -> Trial:
     n = len(witness.universe)
     if n <= EXHAUSTIVE:
-        trial = Trial(witness, [(s, k) for s in range(1 << n) for k in range(n)])
-    else:
-        rng = random.Random(seed)
-        flips = [(rng.getrandbits(n) | 1 << k, k) for k in (rng.randrange(n) for _ in range(_FLIPS))]
-        subsets = sorted({rng.getrandbits(n) for _ in range(_SUBSETS)})
-        pairs = [(a, b, (a ^ b).bit_length() - 1) for a, b in combinations(subsets, 2)]
-        wanted = [*flips, *((s & ~(1 << k), k) for s, k in flips)]
-        trial = Trial(witness, [*wanted, *((s, k) for a, b, k in pairs for s in (a, b))])
-    return trial.is_confirmed(evaluate_worlds(query, trial.worlds))
+        return Trial(witness, [(s, k) for s in range(1 << n) for k in range(n)])
+    rng = random.Random(seed)
+    flips = [(rng.getrandbits(n) | 1 << k, k) for k in (rng.randrange(n) for _ in range(_FLIPS))]
+    subsets = sorted({rng.getrandbits(n) for _ in range(_SUBSETS)})
+    pairs = [(a, b, (a ^ b).bit_length() - 1) for a, b in combinations(subsets, 2)]
+    wanted = [*flips, *((s & ~(1 << k), k) for s, k in flips)]
+    return Trial(witness, [*wanted, *((s, k) for a, b, k in pairs for s in (a, b))])
 
 
 class Trial:
@@ -309,6 +321,12 @@ class _Search:
         The answer is then a table to be maintained, which any probe shows that leaves that row in it.
         """
         taken_back = [template for template, _ in self._try(retracting[:_MOST_RETRACTING], _SMALL)]
+        taken_back = [
+            template
+            for template in taken_back[:_FEW]
+            if respects_checks(self.tables, witness := template.build(_CONFIRMED[-1]))
+            and is_retracting_whole(self.query, witness)
+        ]
         shown = [replace(template, fresh=True, compare="answer") for template in taken_back]
         return [replace(template, rise=rise) for template in shown for rise in (1, -1, 0)]
 
