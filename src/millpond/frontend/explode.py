@@ -24,7 +24,7 @@ _EXPLODES = (exp.Explode, exp.ExplodeOuter)
 
 def is_explode(node: exp.Expr) -> bool:
     """Whether a node is a call of explode or explode_outer; posexplode, a subclass, makes two columns."""
-    return type(node) in _EXPLODES
+    return isinstance(node, _EXPLODES) and not isinstance(node, exp.Posexplode)
 
 
 def read_lateral_views(node: exp.Select, clause: FromClause) -> FromClause:
