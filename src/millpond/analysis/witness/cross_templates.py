@@ -49,7 +49,8 @@ class CrossTemplate:
     each with its own value of the ``keys``, which rise or fall by ``slope``, and of the ``unique`` columns.
     A probe is a row of ``prober`` with the keys of its optional row, and numbers that are by ``rise`` higher;
     the first probe is one row, the second two, and so on if they are ``counted``.  The setup has a row of
-    each ``present`` table, or one for each key if it is ``keyed``.
+    each ``present`` table, or one for each key if it is ``keyed``.  With ``copies``, the setup has a row a
+    second before each optional row, and a probe is two rows, so that groups have more than one row.
     """
 
     base: Mapping[str, Row]
@@ -63,12 +64,13 @@ class CrossTemplate:
     keyed: bool
     slope: int = 1
     counted: bool = False
+    copies: int = 1
     compare: str = "emitted"
 
     def build(self, n: int) -> Witness:
         """The witness with ``n`` optional rows."""
         rows = (n + 2) * (len(self.tables) + 1) + (n if self.counted else 1)
-        step, clock = min(_STEP, _SPAN / rows), _FIRST
+        step, clock = _find_step(rows), _FIRST
         setup, universe = [], []
         for name in sorted(self.present):
             for key in range(1, n + 1) if self.keyed else range(1):
@@ -76,12 +78,15 @@ class CrossTemplate:
                 setup.append(StreamRow(name, self._make(name, key, 0, 0, clock)))
         for key in range(1, n + 1):
             clock += step
+            if self.copies > 1:
+                setup.append(StreamRow(self.stream, self._make(self.stream, key, 0, 100 + key, clock)))
+                clock += timedelta(seconds=1)
             universe.append(StreamRow(self.stream, self._make(self.stream, key, 0, 100 + key, clock)))
         probes = []
         for key in range(1, n + 1):
             now, probe = clock, []
-            for _ in range(key if self.counted else 1):
-                now += step
+            for number in range(key if self.counted else self.copies):
+                now += timedelta(seconds=1) if self.copies > 1 and number else step
                 probe.append(StreamRow(self.prober, self._make(self.prober, key, self.rise, 10_000, now)))
             probes.append(tuple(probe))
         return Witness(tuple(setup), tuple(universe), tuple(probes), self.compare)
@@ -98,6 +103,11 @@ class CrossTemplate:
             elif rise and column.type.family is Family.NUMBER:
                 row[column.name] = shift_value(column, row[column.name], rise)
         return row
+
+
+def _find_step(rows: int) -> timedelta:
+    """The time between two rows, in whole days; shorter in a witness that is very large."""
+    return max(min(_STEP, _SPAN / rows) // timedelta(days=1), 1) * timedelta(days=1)
 
 
 def find_cross_template(query: Query) -> CrossTemplate | None:
@@ -166,6 +176,8 @@ def _propose(query: Query, tables: Mapping[str, Table], base: Mapping[str, Row])
                 yield from _vary(plain) if keys else (plain,) if free else ()
             if keys and stream != prober:
                 yield replace(first, unique=frozenset(), counted=True)
+            if keys:
+                yield from (replace(first, unique=frozenset(), copies=2, slope=slope) for slope in (1, -1))
 
 
 def _vary(template: CrossTemplate) -> Iterator[CrossTemplate]:
