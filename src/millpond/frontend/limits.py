@@ -9,14 +9,15 @@ from sqlglot import exp
 
 from millpond.frontend.statement import AGGREGATES, READ
 
-# Columns that ``*`` does not stand for: the rank, and what it is ordered by.
+# Columns that ``*`` does not stand for: the rank, what it is ordered by, and the value of a scalar subquery.
 RANK = "rank in ORDER BY"
 _KEY = "{} in ORDER BY"
+SCALAR = "value of a scalar subquery"
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a column has been added for ORDER BY … LIMIT, and is not shown."""
-    return name.endswith(" in ORDER BY")
+    """Whether a column has been added for ORDER BY … LIMIT or a scalar subquery, and is not shown."""
+    return name.endswith(" in ORDER BY") or name == SCALAR
 
 
 def rewrite_limits(tree: exp.Expr) -> exp.Expr:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from millpond.frontend.limits import RANK
+from millpond.frontend.limits import RANK, SCALAR
 from millpond.frontend.statement import AGGREGATES
 
 
@@ -20,10 +20,10 @@ def rewrite_scalar_subqueries(tree: exp.Expr) -> None:
         select = node.find_ancestor(exp.Select)
         assert isinstance(select, exp.Select)
         alias = f"scalar subquery {number}"
-        node.replace(_column("value", alias))
+        node.replace(_column(SCALAR, alias))
         (item,) = node.this.expressions
         inner = item.this if isinstance(item, exp.Alias) else item
-        node.this.set("expressions", [exp.Alias(this=inner, alias=_name("value"))])
+        node.this.set("expressions", [exp.Alias(this=inner, alias=_name(SCALAR))])
         node.set("alias", exp.TableAlias(this=_name(alias)))
         select.append("joins", exp.Join(this=node, kind="CROSS"))
 

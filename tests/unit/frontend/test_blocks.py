@@ -163,7 +163,8 @@ def test_a_limit_alone_is_a_number_of_rows() -> None:
     [
         (
             "SELECT A FROM S WHERE B > (SELECT MAX(K) FROM R)",
-            "SELECT A FROM S, (SELECT MAX(K) AS value FROM R) AS `scalar subquery 1` WHERE B > value",
+            """SELECT A FROM S, (SELECT MAX(K) AS `value of a scalar subquery` FROM R) AS `scalar subquery 1`
+               WHERE B > `value of a scalar subquery`""",
         ),
         (
             "SELECT A FROM S INTERSECT SELECT D FROM T",
@@ -176,3 +177,9 @@ def test_a_limit_alone_is_a_number_of_rows() -> None:
 )
 def test_other_constructs_are_written_as_blocks(short: str, long: str) -> None:
     assert parse(STREAMS + short) == parse(STREAMS + long)
+
+
+def test_the_value_of_a_scalar_subquery_is_not_a_column_of_the_query() -> None:
+    catalog = "CREATE STREAMING TABLE S (A INT, value INT); CREATE TABLE R (K INT);"
+    [query] = parse(f"{catalog} SELECT * FROM S WHERE value > (SELECT MAX(K) FROM R)")
+    assert query.columns == ("A", "value")
