@@ -28,7 +28,7 @@ from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED
 from millpond.errors import MillpondError, RunError
 from millpond.frontend.parse import parse
-from millpond.frontend.select import unique_names
+from millpond.frontend.select_items import unique_names
 from millpond.query.types import arrow_type, find_type
 from millpond.spark.options import RunOptions
 from millpond.spark.run import run

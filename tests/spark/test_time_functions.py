@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millpond.frontend.parse import parse_query
-from millpond.frontend.select import unique_names
+from millpond.frontend.select_items import unique_names
 from millpond.query.buckets import find_bucket
 from millpond.query.evaluate import answer, compile_condition
 from millpond.query.model import Column, Query, Table

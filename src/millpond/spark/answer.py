@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, NullType, StringType, StructField, StructType
 
 from millpond.errors import MillpondError, one_line
-from millpond.frontend.select import unique_names
+from millpond.frontend.select_items import unique_names
 from millpond.query.model import Aggregate, Expr, Query, Ref, Table
 from millpond.query.trees import substitute, walk
 from millpond.query.types import TIMESTAMP, find_type
