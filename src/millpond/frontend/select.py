@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from millpond.errors import Position, SqlError, SqlTypeError, one_line
+from millpond.frontend.below_over import build_block_below, cut_columns
 from millpond.frontend.block_tables import build_block_table
 from millpond.frontend.conditions import (
     conjunction,
@@ -21,9 +22,7 @@ from millpond.frontend.grouping import find_aliases, find_windows, read_group_by
 from millpond.frontend.joins import FromClause, MergedBlock, Surroundings, read_from
 from millpond.frontend.named_queries import strip_subquery
 from millpond.frontend.over import (
-    build_block_below,
     copy_select,
-    cut_columns,
     has_group_aggregate,
     list_window_functions,
     read_window_functions,
