@@ -75,7 +75,7 @@ def prepare_text(text: str) -> str:
     """The SQL of a file with dbt's templates or the cells of a notebook; every position stays what it was.
 
     >>> prepare_text("SELECT a FROM {{ ref('clicks') }}")
-    "SELECT a FROM clicks             "
+    'SELECT a FROM clicks             '
     """
 
     def blank(found: re.Match[str]) -> str:
