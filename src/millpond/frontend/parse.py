@@ -99,6 +99,8 @@ def find_table_names(text: str) -> list[tuple[str, str | None]]:
     [('clicks', None), ('orders', 'web.`orders`')]
     >>> find_table_names("SELECT COUNT(*) FROM clicks GROUP BY window(at, '1 minute')")
     [('clicks', None)]
+    >>> find_table_names("WITH slow AS (SELECT * FROM clicks), s AS (SELECT * FROM slow) SELECT * FROM s")
+    [('clicks', None)]
     """
     text = text.removeprefix("\ufeff")
     try:
@@ -107,7 +109,28 @@ def find_table_names(text: str) -> list[tuple[str, str | None]]:
     except SqlError:
         return []
     tables = (table for tree in trees for table in tree.find_all(exp.Table))
-    return [(table.name, table.sql(dialect="spark") if table.db else None) for table in tables]
+    return [
+        (table.name, table.sql(dialect="spark") if table.db else None)
+        for table in tables
+        if table.db or not _is_query_of_with(table)
+    ]
+
+
+def _is_query_of_with(table: exp.Table) -> bool:
+    """Whether a name refers to a query of a WITH clause around it, which has to be defined before."""
+    inside: list[exp.Expr] = [table]
+    while inside[-1].parent is not None:
+        inside.append(inside[-1].parent)
+    for node in inside:
+        clause = node.args.get("with_")
+        names = []
+        for query in clause.expressions if clause is not None else ():
+            if any(query is each for each in inside):
+                break
+            names.append(query.alias.lower())
+        if table.name.lower() in names:
+            return True
+    return False
 
 
 def read_text(path: str | PathLike[str]) -> str:
