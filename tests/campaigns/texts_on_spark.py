@@ -31,6 +31,7 @@ from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.errors import MillpondError
 from millpond.frontend.parse import parse
+from millpond.query.evaluate import compile_condition
 from millpond.query.model import Column, Query, Table
 from millpond.query.trees import is_aggregate
 from millpond.query.types import Domain, Family, arrow_type
@@ -69,7 +70,8 @@ class RowMaker:
             row = {column.name: self._make_value(column, moment) for column in table.columns}
             if table.time is not None:
                 row[table.time] = moment
-            rows.append(row)
+            if all(compile_condition(check, {table.name: 0})((row,)) is not False for check in table.checks):
+                rows.append(row)
         return rows
 
     def _make_value(self, column: Column, moment: datetime) -> Any:

@@ -60,9 +60,10 @@ def infer_result_schema(
     ``blocks`` are the schemas of the tables that are subqueries.
     """
     schemas = {name: spark_schema(table) for name, table in query.tables.items()} | dict(blocks or {})
-    # The text has the columns of the projection.  Spark allows one window in a select, and gives it two
-    # fields; here it is two derived columns.
-    is_rendered = bool(blocks or query.projection) or any(map(_has_window, query.tables.values()))
+    # A block has no text of its own, and other texts have the columns of the projection.  Spark allows one
+    # window in a select, and gives it two fields; here it is two derived columns.
+    is_rendered = not query.text or bool(blocks or query.projection)
+    is_rendered = is_rendered or any(map(_has_window, query.tables.values()))
     if is_rendered:
         schemas = {n: StructType([*s, *_derived_fields(query.tables[n])]) for n, s in schemas.items()}
     session = _open_empty_tables(spark, schemas)
@@ -78,7 +79,7 @@ def _open_empty_tables(spark: SparkSession, schemas: Mapping[str, StructType]) -
     """A session that has tables of the given schemas, without rows."""
     session = spark.newSession()
     for name, schema in schemas.items():
-        session.createDataFrame([], schema).createOrReplaceTempView(name)
+        session.createDataFrame([], schema).createOrReplaceTempView(Dialect.SPARK.name_of(name))
     return session
 
 

@@ -81,6 +81,10 @@ def make_job(job: Job, open_table: OpenTable) -> Job:
         seen.add(table.name)
         return OpenSource(source.good, False) if is_known else source
 
+    def complete_block(verdict: Verdict) -> Job:
+        """The job of a block; its columns are not always those of its text."""
+        return complete(replace(verdict, query=replace(verdict.query, text="")))
+
     def complete(verdict: Verdict) -> Job:
         tables = [_find_read_table(table) for table in verdict.query.tables.values()]
         sources = {
@@ -88,7 +92,7 @@ def make_job(job: Job, open_table: OpenTable) -> Job:
             for table in tables
             if table.block is None and table.name not in job.lookups.tables
         }
-        blocks = {name: complete(block) for name, block in verdict.blocks.items()}
+        blocks = {name: complete_block(block) for name, block in verdict.blocks.items()}
         return replace(job, verdict=verdict, sources=sources, blocks=blocks)
 
     return complete(job.verdict)

@@ -51,7 +51,7 @@ def _settle(spark: SparkSession, occurrence: Occurrence) -> Occurrence:
 def _settle_table(spark: SparkSession, table: Table) -> Table:
     if isinstance(table.block, Subquery):
         query = settle_types(spark, table.block.query)
-        schema = _find_result_schema(spark, query)
+        schema = _find_result_schema(spark, replace(query, text=""))
         columns = tuple(_settle_number(column, schema[column.name].dataType) for column in table.columns)
         table = replace(table, columns=columns, block=Subquery(query))
     if not any(c.derivation is not None and c.derivation.arguments for c in table.derived):
