@@ -98,7 +98,7 @@ def compute_over_state(plan: OverPlan) -> State:
 def _keep_stretch(base: Table, alias: str, micros: int) -> Kept:
     rate = parse_rate(base.properties.get("rate", ""))
     entries = None if rate is None else rate * (-(-micros // 1_000_000) + 1)
-    what = f"rows of the last {format_duration(micros)}"
+    what = f"rows of the last {format_duration(micros)}" if micros > 1 else "rows with the current timestamp"
     return Kept(base.name, alias, (), (what,), entries, _count_bytes(base, entries), closes=True)
 
 
