@@ -68,6 +68,27 @@ def test_updates_of_sessions_are_refused() -> None:
         choose_engine(replace(job, updates=True))
 
 
+PER_MINUTE = "(SELECT window.start AS s, A, COUNT(*) AS n FROM X GROUP BY A, window(at, '1 minute')) b"
+
+
+@pytest.mark.parametrize(
+    ("query", "engine"),
+    [
+        (f"SELECT s, A FROM {PER_MINUTE} WHERE n * 2 > A", "ProjectionEngine"),
+        (f"SELECT s, MAX(n) FROM {PER_MINUTE} GROUP BY s", "TimedEngine"),
+        (f"SELECT s, A FROM {PER_MINUTE} QUALIFY RANK() OVER (PARTITION BY s ORDER BY n) = 1", "OverEngine"),
+    ],
+)
+def test_engines_read_blocks(query: str, engine: str) -> None:
+    job = make_job(query, Allowance())
+    blocks = {name: replace(job, verdict=block) for name, block in job.verdict.blocks.items()}
+    assert blocks
+    job = replace(job, blocks=blocks)
+    assert type(choose_engine(job)).__name__ == engine
+    with pytest.raises(MillpondError, match="the results of a subquery cannot be written whenever"):
+        choose_engine(replace(job, updates=True))
+
+
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: type(engine).__name__)
 def test_only_engines_over_time_hold_rows_back(engine: Any) -> None:
     in_time = ("NativeEngine", "TimedEngine", "OverEngine", "ProjectionEngine")
