@@ -134,7 +134,8 @@ def _check_window_functions(verdict: Verdict, memory: int | None) -> None:
 def _check_block(verdict: Verdict, table: Table) -> None:
     """Refuse a block that does not run, or whose rows cannot be the input of the select that reads it."""
     if gap := _find_block_gap(verdict, table):
-        raise MillpondError(f"the subquery {table.name} is checked, but not run: {gap}")
+        name = table.name if table.name.startswith("subquery ") else f"the subquery {table.name}"
+        raise MillpondError(f"{name} is checked, but not run: {gap}")
     _check_runnable(verdict.blocks[table.name], None, None)
 
 
