@@ -126,6 +126,7 @@ def find_partner_needs(variant: Select) -> tuple[list[PartnerNeeds], list[tuple[
 
 
 def list_tested(variant: Select) -> Iterator[SemiJoin]:
+    """The tables of a variant that hold only rows with, or only rows without, a partner."""
     return (o.table.block for o in variant.occurrences if isinstance(o.table.block, SemiJoin))
 
 

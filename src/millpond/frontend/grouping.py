@@ -35,6 +35,7 @@ from millpond.query.types import Family
 
 
 def read_group_by(scope: Scope, node: exp.Expr | None, items: Sequence[SelectItem]) -> tuple[Ref, ...] | None:
+    """The columns of GROUP BY, those of expressions derived; None without a GROUP BY."""
     if node is None:
         return None
     statement = scope.statement

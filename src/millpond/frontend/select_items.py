@@ -38,6 +38,7 @@ class SelectItem:
 
 
 def read_items(statement: Statement, node: exp.Select, clause: FromClause) -> list[SelectItem]:
+    """The select items, with each ``*`` replaced by the columns that it stands for."""
     items: list[SelectItem] = []
     for each in node.expressions:
         if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):

@@ -7,7 +7,7 @@ declared), types are checked, and ``BETWEEN`` and ``IN`` are rewritten as compar
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -545,18 +545,23 @@ class Query:
         """The declared tables that the query reads, also within its blocks, by name."""
         found: dict[str, Table] = {}
         for table in self.tables.values():
-            found |= {name: each for name, each in _list_declared(table).items() if name not in found}
+            for each in _list_declared(table):
+                found.setdefault(each.name, each)
         return found
 
 
-def _list_declared(table: Table) -> dict[str, Table]:
+def _list_declared(table: Table) -> Iterator[Table]:
     match table.block:
+        case None:
+            yield table
         case Subquery(query=query):
-            return query.declared_tables
-        case Windowed(base=base):
-            return _list_declared(base)
-        case _:
-            return {table.name: table}
+            yield from query.declared_tables.values()
+        case SemiJoin(base=base, tests=tests):
+            yield from _list_declared(base)
+            for partner in (p for test in tests for p in test.partners):
+                yield from _list_declared(partner.table)
+        case Windowed(base=base) | NullRow(base=base):
+            yield from _list_declared(base)
 
 
 def time_columns(table: Table) -> tuple[Column, ...]:

@@ -7,7 +7,7 @@ world, and rows of different worlds never meet, so that one statement answers th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from millpond.errors import MillpondError
@@ -19,12 +19,10 @@ from millpond.query.model import (
     Frame,
     FrameUnit,
     Literal,
-    NullRow,
     Occurrence,
     Query,
     Ref,
     Select,
-    SemiJoin,
     SortKey,
     Subquery,
     Table,
@@ -52,42 +50,19 @@ _AGGREGATES = {
 }
 
 
-def list_declared_tables(query: Query) -> dict[str, Table]:
-    """The declared tables that a query reads, also within blocks, by name."""
-    found: dict[str, Table] = {}
-    for table in query.tables.values():
-        for each in _list_sources(table):
-            found.setdefault(each.name, each)
-    return found
-
-
-def _list_sources(table: Table) -> Iterator[Table]:
-    match table.block:
-        case None:
-            yield table
-        case Subquery(query=query):
-            yield from list_declared_tables(query).values()
-        case SemiJoin(base=base, tests=tests):
-            yield from _list_sources(base)
-            for partner in (p for test in tests for p in test.partners):
-                yield from _list_sources(partner.table)
-        case Windowed(base=base) | NullRow(base=base):
-            yield from _list_sources(base)
-
-
 def evaluate_worlds(query: Query, worlds: Sequence[World]) -> list[Counter[tuple[Any, ...]]]:
     """The answer of a query in each world, as a bag of rows.
 
     Raises UncomputableError if DuckDB cannot compute the query, or not for these rows.
     """
     tables = {_WORLDS: RowTable(((_WORLD, "BIGINT"),), [{_WORLD: i} for i in range(len(worlds))])}
-    for name, table in list_declared_tables(query).items():
+    for name, table in query.declared_tables.items():
         rows = [{**row, _WORLD: i} for i, world in enumerate(worlds) for row in world.get(name, ())]
         columns = [(c.name, local_type(c.type)) for c in table.columns]
         tables[f"rows of {name}"] = RowTable((*columns, (_WORLD, "BIGINT")), rows)
     try:
         _, found = query_rows(render_query(query), tables)
-    except (MillpondError, NotImplementedError) as error:
+    except MillpondError as error:
         raise UncomputableError(str(error)) from error
     answers: list[Counter[tuple[Any, ...]]] = [Counter() for _ in worlds]
     for world, *row in found:
@@ -96,9 +71,12 @@ def evaluate_worlds(query: Query, worlds: Sequence[World]) -> list[Counter[tuple
 
 
 def render_query(query: Query) -> str:
-    """The query over the declared tables of all worlds; the first column of the result is the world."""
+    """The query over the declared tables of all worlds; the first column of the result is the world.
+
+    Raises UncomputableError for a query without one answer, and for constructs that DuckDB does not have.
+    """
     if query.limit is not None:
-        raise NotImplementedError("LIMIT")  # any of the rows
+        raise UncomputableError("LIMIT without ORDER BY has no single answer")
     text = " UNION ALL ".join(f"({_render_term(term, query.columns)})" for term in query.terms)
     if not query.projection:
         return text
@@ -119,7 +97,7 @@ def _render_term(term: Term, columns: Sequence[str]) -> str:
 
 def _render_select(select: Select, columns: Sequence[str]) -> str:
     if select.session is not None:
-        raise NotImplementedError("session windows")
+        raise UncomputableError("DuckDB has no session windows")
     aggregates: dict[Expr, Ref] = {each: Ref("", _aggregate_sql(each)) for each in find_aggregates(select)}
 
     def names(ref: Ref) -> str:
@@ -201,7 +179,7 @@ def _render_table(table: Table) -> str:
         case Windowed():
             text = _render_windowed(table.block)
         case _:
-            raise NotImplementedError("partner tests")
+            raise UncomputableError("the rows with or without a partner are only in variants of a query")
     for column in table.derived:
         derivation = column.derivation
         assert derivation is not None

@@ -21,6 +21,7 @@ _JARS = (_PACKAGES, "spark.jars", "spark.driver.extraClassPath")
 
 
 def uses_kafka(table: Table) -> bool:
+    """Whether the rows of a table come from Kafka."""
     return table.source is not None and table.source.format.lower() == KAFKA
 
 

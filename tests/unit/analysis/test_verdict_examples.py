@@ -8,7 +8,6 @@ import pytest
 
 from millpond import Verdict, check
 from millpond.analysis.verdict import UNBOUNDED
-from millpond.runtime.query_sql import list_declared_tables
 from tests.support.time_fooling import confirm_time_witness
 from tests.support.verdict_fixtures import VerdictExample, read_examples
 
@@ -71,7 +70,7 @@ def test_witness_in_time_is_confirmed_by_duckdb(example: VerdictExample) -> None
 @pytest.mark.parametrize("example", [e for e in UNBOUNDED_EXAMPLES if e.file in ("over", "blocks")], ids=str)
 def test_witness_of_a_whole_query_is_confirmed_on_the_text(example: VerdictExample) -> None:
     verdict = verdict_of(example)
-    tables = list_declared_tables(verdict.query)
+    tables = verdict.query.declared_tables
     catalog = {name: [(c.name, c.type.name) for c in table.columns] for name, table in tables.items()}
     refusal = confirm_time_witness(example.sql, catalog, verdict.witness(3))
     assert refusal is None, refusal

@@ -25,7 +25,7 @@ from millpond.query.evaluate import Row
 from millpond.query.model import Column, Query, Table
 from millpond.query.trace import Source, find_equal_columns
 from millpond.query.types import Domain, Family
-from millpond.runtime.query_sql import evaluate_worlds, list_declared_tables
+from millpond.runtime.query_sql import evaluate_worlds
 from millpond.runtime.row_queries import UncomputableError
 
 _FIRST = datetime(2000, 1, 1)
@@ -112,7 +112,7 @@ def _find_step(rows: int) -> timedelta:
 
 def find_cross_template(query: Query) -> CrossTemplate | None:
     """A template whose witnesses are confirmed on the whole query; None if none is found."""
-    tables = list_declared_tables(query)
+    tables = query.declared_tables
     try:
         for base in find_base_rows(query, tables, find_equal_columns(query))[:_MOST_BASES]:
             found, retracting = _try(query, list(_propose(query, tables, base))[:_MOST_TEMPLATES])

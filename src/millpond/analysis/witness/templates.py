@@ -36,7 +36,7 @@ from millpond.query.trace import (
 from millpond.query.trees import is_aggregate, refs, walk
 from millpond.query.types import Domain, Family
 from millpond.query.window_functions import FunctionKind, find_kind, find_offset
-from millpond.runtime.query_sql import World, evaluate_worlds, list_declared_tables
+from millpond.runtime.query_sql import World, evaluate_worlds
 from millpond.runtime.row_queries import UncomputableError
 
 _MOST_CANDIDATES = 60
@@ -281,7 +281,7 @@ class _Search:
     def __init__(self, query: Query) -> None:
         self.query = query
         self.attempts = 0  # templates that were confirmed in small
-        self.tables = list_declared_tables(query)
+        self.tables = query.declared_tables
         self.equal = find_equal_columns(query)
         self.functions = [f for block in list_blocks(query) for f in block.functions]
 
