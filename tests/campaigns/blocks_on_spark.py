@@ -32,6 +32,7 @@ from millpond.spark.sources.open import open_source
 from tests.campaigns import time_on_spark
 from tests.campaigns.exact_engine import random_batches
 from tests.campaigns.exact_on_spark import Collected
+from tests.campaigns.time_on_spark import run_to_end
 from tests.support.block_generate import TABLES, list_seen, random_block_case, random_rows
 from tests.support.oracle import answer_duckdb
 from tests.support.time_generate import order_by_arrival
@@ -83,14 +84,7 @@ def run_query(spark: SparkSession, verdict: Verdict, folder: Path) -> Collected:
     job = Job(spark, verdict, admit(verdict), {}, end.open(spark))
     job = make_job(job, lambda table, part: open_source(spark, table, folder, query=part))
     collected = Collected(verdict.query)
-    frame = choose_engine(job).build(job).frame
-    for _ in range(2):
-        writer = frame.writeStream.foreachBatch(collected).trigger(availableNow=True)
-        running = writer.option("checkpointLocation", checkpoint).start()
-        running.awaitTermination()
-        for progress in running.recentProgress:
-            end.follow(progress)
-        end.announce()
+    run_to_end(choose_engine(job).build(job).frame, collected, end, checkpoint)
     return collected
 
 

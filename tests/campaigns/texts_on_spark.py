@@ -47,6 +47,7 @@ from millpond.spark.sources.derived import add_derived_columns
 from millpond.spark.sources.derived_types import settle_types
 from millpond.spark.sources.opened import OpenSource
 from millpond.spark.sources.schema import spark_schema
+from tests.campaigns.time_on_spark import run_to_end
 
 STREAM_ROWS, RELATION_ROWS, FILES = 60, 6, 3
 _START = datetime(2026, 3, 1, 10)
@@ -141,13 +142,7 @@ def answer_in_stream(spark: SparkSession, verdict: Verdict, folder: Path) -> Cou
         del batch
         written.extend(frame.where(f"{KIND} = {int(RowKind.RESULT)}").select(*answer.columns).collect())
 
-    for _ in range(2):
-        writer = answer.frame.writeStream.foreachBatch(collect).trigger(availableNow=True)
-        running = writer.option("checkpointLocation", checkpoint).start()
-        running.awaitTermination()
-        for progress in running.recentProgress:
-            end.follow(progress)
-        end.announce()
+    run_to_end(answer.frame, collect, end, checkpoint)
     return _apply_changes(query, written)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED, Verdict
@@ -83,15 +83,21 @@ def run_query(spark: SparkSession, verdict: Verdict, folder: Path, updates: bool
     end = EndOfInput(Files(spark), checkpoint, query)
     collected = Collected(query)
     job = Job(spark, verdict, Allowance(), sources, end.open(spark), updates)
-    frame = choose_engine(job).build(job).frame
+    run_to_end(choose_engine(job).build(job).frame, collected, end, checkpoint)
+    return collected
+
+
+def run_to_end(
+    frame: DataFrame, collect: Callable[[DataFrame, int], None], end: EndOfInput, checkpoint: str
+) -> None:
+    """Run a streaming query on the input that is there, and then on the end of the input."""
     for _ in range(2):
-        writer = frame.writeStream.foreachBatch(collected).trigger(availableNow=True)
+        writer = frame.writeStream.foreachBatch(collect).trigger(availableNow=True)
         running = writer.option("checkpointLocation", checkpoint).start()
         running.awaitTermination()
         for progress in running.recentProgress:
             end.follow(progress)
         end.announce()
-    return collected
 
 
 def rows_before_watermark(

@@ -13,13 +13,12 @@ from datetime import datetime, timedelta
 from itertools import product
 
 from millpond.analysis.witness.model import StreamRow, Witness
-from millpond.analysis.witness.templates import (
+from millpond.analysis.witness.templates import find_base_rows, shift_value
+from millpond.analysis.witness.whole_queries import (
     Trial,
-    find_base_rows,
     is_confirmed_whole,
     is_retracting_whole,
     respects_checks,
-    shift_value,
 )
 from millpond.query.evaluate import Row
 from millpond.query.model import Column, Query, Table

@@ -10,18 +10,23 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from itertools import combinations, islice, product, zip_longest
+from itertools import islice, product, zip_longest
 from typing import Any
 
 from millpond.analysis.rank_filters import find_rank_limit
-from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness, WitnessTemplate
+from millpond.analysis.witness.model import StreamRow, Witness, WitnessTemplate
+from millpond.analysis.witness.whole_queries import (
+    Trial,
+    is_confirmed_whole,
+    is_retracting_whole,
+    respects_checks,
+)
 from millpond.errors import WitnessSizeError
-from millpond.query.evaluate import Row, compile_condition
+from millpond.query.evaluate import Row
 from millpond.query.model import Column, Literal, Query, Ref, Table, WindowFunction
 from millpond.query.trace import (
     Source,
@@ -51,13 +56,9 @@ _MOST_RETRACTING = 40
 _MOST_ATTEMPTS = 60
 _MOST_TEMPLATES = 600
 _MOST_ROWS = 1_000
-_FLIPS = 30
-_SUBSETS = 6
 # The time between two rows: longer than a calendar year, unless the witness is very large.
 _STEP = timedelta(days=400)
 _SPAN = timedelta(days=6_000 * 365)
-
-Answer = Counter[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -157,119 +158,6 @@ def build_from_template(query: Query, template: WitnessTemplate, n: int) -> Witn
     if not respects_checks(template.tables, witness) or not is_confirmed_whole(query, witness):
         raise WitnessSizeError(f"no witness of {n} rows was found", remedy="ask for another number of rows")
     return witness
-
-
-# --- confirming ----------------------------------------------------------------------------------------
-
-
-def is_confirmed_whole(query: Query, witness: Witness, seed: int = 0) -> bool:
-    """Confirmed by evaluating the whole query in DuckDB: each probe shows whether its row was there.
-
-    Up to EXHAUSTIVE rows on all subsets, above on a sample.
-    """
-    trial = _choose_worlds(witness, seed)
-    return trial.is_confirmed(evaluate_worlds(query, trial.worlds))
-
-
-def is_retracting_whole(query: Query, witness: Witness, seed: int = 0) -> bool:
-    """Whether each probe takes back rows that show whether its row was there, however many others were.
-
-    A bounded query may take back its last few rows; only a large witness tells the difference.
-    """
-    trial = _choose_worlds(witness, seed)
-    return trial.is_retracting(evaluate_worlds(query, trial.worlds))
-
-
-def _choose_worlds(witness: Witness, seed: int) -> Trial:
-    n = len(witness.universe)
-    if n <= EXHAUSTIVE:
-        return Trial(witness, [(s, k) for s in range(1 << n) for k in range(n)])
-    rng = random.Random(seed)
-    flips = [(rng.getrandbits(n) | 1 << k, k) for k in (rng.randrange(n) for _ in range(_FLIPS))]
-    subsets = sorted({rng.getrandbits(n) for _ in range(_SUBSETS)})
-    pairs = [(a, b, (a ^ b).bit_length() - 1) for a, b in combinations(subsets, 2)]
-    wanted = [*flips, *((s & ~(1 << k), k) for s, k in flips)]
-    return Trial(witness, [*wanted, *((s, k) for a, b, k in pairs for s in (a, b))])
-
-
-class Trial:
-    """The worlds in which a witness is evaluated: subsets before and after a probe."""
-
-    def __init__(self, witness: Witness, pairs: Iterable[tuple[int, int]]) -> None:
-        self.witness = witness
-        self.worlds: list[World] = []
-        self._before: dict[int, int] = {}
-        self._after: dict[tuple[int, int], int] = {}
-        for subset, k in dict.fromkeys(pairs):
-            rows = [*witness.setup, *(r for i, r in enumerate(witness.universe) if subset >> i & 1)]
-            if subset not in self._before:
-                self._before[subset] = self._add(rows)
-            self._after[subset, k] = self._add([*rows, *witness.probes[k]])
-
-    def _add(self, rows: Iterable[StreamRow]) -> int:
-        world: dict[str, list[Row]] = {}
-        for each in rows:
-            world.setdefault(each.stream, []).append(each.row)
-        self.worlds.append(world)
-        return len(self.worlds) - 1
-
-    def is_confirmed(self, answers: Sequence[Answer]) -> bool:
-        """Whether each probe tells its row's presence, and all probes together tell any two subsets apart."""
-        emitted = self.witness.compare == "emitted"
-        responses = {}
-        for subset, k in self._after:
-            after = answers[self._after[subset, k]]
-            shown = after - answers[self._before[subset]] if emitted else after
-            responses[subset, k] = frozenset(shown.items())
-        return _tells_each(responses) and _tells_all(responses)
-
-    def is_retracting(self, answers: Sequence[Answer]) -> bool:
-        """Whether the rows that each probe removes from the answer tell its row's presence."""
-        gone = {}
-        for subset, k in self._after:
-            before, after = answers[self._before[subset]], answers[self._after[subset, k]]
-            gone[subset, k] = frozenset((before - after).items())
-        return _tells_each(gone)
-
-
-Responses = Mapping[tuple[int, int], frozenset[Any]]
-
-
-def _tells_each(responses: Responses) -> bool:
-    """Whether the response to each probe depends on the presence of its row."""
-    pairs = ((responses[s, k], responses.get((s & ~(1 << k), k))) for s, k in responses if s >> k & 1)
-    return all(there != gone for there, gone in pairs)
-
-
-def _tells_all(responses: Responses) -> bool:
-    """Whether any two subsets differ in the response to a probe that was tried after both."""
-    probes: dict[int, set[int]] = {}
-    for subset, k in responses:
-        probes.setdefault(subset, set()).add(k)
-    for one, other in combinations(probes, 2):
-        common = probes[one] & probes[other]
-        is_tried = any((one ^ other) >> k & 1 for k in common)
-        if is_tried and all(responses[one, k] == responses[other, k] for k in common):
-            return False
-    return True
-
-
-def respects_checks(tables: Mapping[str, Table], witness: Witness) -> bool:
-    """Whether no row breaks a CHECK or the limits of its type."""
-    every = [*witness.setup, *witness.universe, *(r for probe in witness.probes for r in probe)]
-    for name, table in tables.items():
-        rows = [each.row for each in every if each.stream == name]
-        for check in table.checks:
-            passes = compile_condition(check, {name: 0})
-            if any(passes([row]) is False for row in rows):
-                return False
-        for column in table.columns:
-            low, high = column.type.low, column.type.high
-            if column.type.family is not Family.NUMBER or low is None or high is None:
-                continue
-            if any(row[column.name] is not None and not low <= row[column.name] <= high for row in rows):
-                return False
-    return True
 
 
 # --- searching -----------------------------------------------------------------------------------------
