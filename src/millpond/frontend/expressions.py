@@ -28,7 +28,19 @@ from millpond.query.model import (
     Ref,
 )
 from millpond.query.trees import aliases_in, refs
-from millpond.query.types import BIGINT, BOOLEAN, DOUBLE, INT, WINDOW, Domain, Family, SqlType, array_of
+from millpond.query.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    MAX_PRECISION,
+    WINDOW,
+    Domain,
+    Family,
+    SqlType,
+    array_of,
+    decimal,
+)
 
 OPERATORS: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -334,6 +346,10 @@ def find_aggregate_type(function: str, argument: SqlType | None) -> SqlType | No
     if function not in ("SUM", "AVG", "MEDIAN"):
         return DOUBLE
     is_decimal = argument.name not in _RANKS and argument.domain is Domain.DISCRETE
+    if function != "MEDIAN" and argument.precision is not None and argument.scale is not None:
+        digits, scale = (10, 0) if function == "SUM" else (4, 4)  # as in Spark
+        precision = min(argument.precision + digits, MAX_PRECISION)
+        return decimal(precision, min(argument.scale + scale, MAX_PRECISION))
     if function == "SUM" and not literals.is_floating(argument):
         return argument if is_decimal else BIGINT
     return argument if is_decimal else DOUBLE

@@ -44,11 +44,9 @@ from millpond.query.types import (
     BOOLEAN,
     DOUBLE,
     INT,
-    MAX_PRECISION,
     TIME_VALUE,
     Family,
     SqlType,
-    decimal,
 )
 from millpond.query.window_functions import WINDOW_FUNCTIONS, FunctionKind
 
@@ -449,8 +447,6 @@ class _Call:
         if name in _NUMERIC and type_.family is not Family.NUMBER:
             message = f"{name} needs numbers, but {reader.statement.excerpt(argument)} is {type_}"
             raise SqlTypeError(message, reader.statement.at(call))
-        if name in ("SUM", "AVG") and type_.precision is not None and type_.scale is not None:
-            return _find_decimal_type(name, type_.precision, type_.scale)
         found = find_aggregate_type(name, type_) if name in ("SUM", "AVG", "MEDIAN") else type_
         assert found is not None
         return TIME_VALUE if found.family is Family.TIME else found
@@ -506,10 +502,3 @@ def make_windowed_table(alias: str, block: Windowed) -> Table:
         properties=base.properties,
         block=block,
     )
-
-
-def _find_decimal_type(name: str, precision: int, scale: int) -> SqlType:
-    """The type of a sum or average of decimals in Spark."""
-    if name == "SUM":
-        return decimal(min(precision + 10, MAX_PRECISION), scale)
-    return decimal(min(precision + 4, MAX_PRECISION), min(scale + 4, MAX_PRECISION))
