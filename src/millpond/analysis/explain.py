@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import NamedTuple
 
 from millpond.analysis.reasons import join_words
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Reason, Verdict
@@ -14,7 +15,7 @@ from millpond.query.model import Query, Table
 from millpond.query.trace import list_selects
 from millpond.query.trees import find_aggregates
 
-_WIDTH = 78
+_LEAST_WIDTH = 24  # of the text behind the columns of a table
 # The most reasons and the most lines about what is kept that are shown; the JSON output has them all.
 _MAX_LINES = 12
 _KEEPS = {
@@ -25,8 +26,26 @@ _KEEPS = {
 }
 
 
-def explain(verdict: Verdict) -> str:
-    """The verdict as text: a headline, then indented lines.
+class _Line(NamedTuple):
+    """A text that is wrapped; its first line begins with ``start``, the others with ``indent``."""
+
+    start: str
+    text: str
+    indent: str
+
+    def wrap(self, width: int) -> list[str]:
+        return textwrap.wrap(
+            self.text,
+            max(width, len(self.start) + _LEAST_WIDTH),
+            initial_indent=self.start,
+            subsequent_indent=self.indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+
+def explain(verdict: Verdict, width: int = 78) -> str:
+    """The verdict as text of lines up to ``width``: a headline, then indented lines.
 
     >>> from millpond import check
     >>> streams = "CREATE STREAMING TABLE S (A INT, B INT); CREATE STREAMING TABLE T (D INT);"
@@ -41,35 +60,44 @@ def explain(verdict: Verdict) -> str:
         the number of rows of S that a future row of T matches depends on every
         value seen so far.
     """
-    published = _wrap("  ", f"{verdict.published}.", "  ") if verdict.published else []
+    lines = [_Line("", headline(verdict), "  "), *_detail_lines(verdict)]
+    return "\n".join(row for line in lines for row in line.wrap(width))
+
+
+def headline(verdict: Verdict) -> str:
+    """The outcome in one sentence, with the size of what is kept."""
+    if verdict.outcome == BOUNDED:
+        return _bounded_headline(verdict)
+    if verdict.outcome == UNBOUNDED:
+        return "unbounded: memory must grow with the streams, whatever the program"
+    return "undetermined: neither a bound nor a proof of growth was found"
+
+
+def _detail_lines(verdict: Verdict) -> list[_Line]:
+    published = [_Line("  ", f"{verdict.published}.", "  ")] if verdict.published else []
     if verdict.outcome == BOUNDED:
         kept = [*_render_kept_lines(verdict), *_rate_lines(verdict), *_approximation_lines(verdict)]
-        return "\n".join([_bounded_headline(verdict), *kept, *published, *_block_lines(verdict)])
-    if verdict.outcome == UNBOUNDED:
-        headline = "unbounded: memory must grow with the streams, whatever the program"
-    else:
-        headline = "undetermined: neither a bound nor a proof of growth was found"
-    assumed = [line for each in verdict.assumptions for line in _wrap("  ", f"assumed: {each}.", "    ")]
-    blocks = _block_lines(verdict)
-    return "\n".join([headline, *_reason_lines(verdict.reasons), *assumed, *published, *blocks])
+        return [*kept, *published, *_block_lines(verdict)]
+    assumed = [_Line("  ", f"assumed: {each}.", "    ") for each in verdict.assumptions]
+    return [*_reason_lines(verdict.reasons), *assumed, *published, *_block_lines(verdict)]
 
 
-def _block_lines(verdict: Verdict) -> list[str]:
+def _block_lines(verdict: Verdict) -> list[_Line]:
     """The tree of blocks: the outcome of each, below the block that reads it."""
-    lines: list[str] = []
+    lines: list[_Line] = []
     for name, block in verdict.blocks.items():
-        lines += _wrap("  ", f"block {name}: {explain(block).splitlines()[0]}", "    ")
-        lines += [f"  {line}" for line in _block_lines(block)]
+        lines.append(_Line("  ", f"block {name}: {headline(block)}", "    "))
+        lines += [_Line(f"  {each.start}", each.text, f"  {each.indent}") for each in _block_lines(block)]
     return lines
 
 
-def _reason_lines(reasons: Sequence[Reason]) -> list[str]:
+def _reason_lines(reasons: Sequence[Reason]) -> list[_Line]:
     lines = []
     for reason in reasons[:_MAX_LINES]:
         text = f"{reason.predicate}: {reason.message}." if reason.predicate else f"{reason.message}."
-        lines += _wrap("  ", text, "    ")
+        lines.append(_Line("  ", text, "    "))
     if len(reasons) > _MAX_LINES:
-        lines.append(f"  … and {len(reasons) - _MAX_LINES} more")
+        lines.append(_Line("  ", f"… and {len(reasons) - _MAX_LINES} more", "  "))
     return lines
 
 
@@ -85,11 +113,11 @@ def _bounded_headline(verdict: Verdict) -> str:
     return f"bounded: at most {size}"
 
 
-def _render_kept_lines(verdict: Verdict) -> list[str]:
+def _render_kept_lines(verdict: Verdict) -> list[_Line]:
     if verdict.state.entries == 0:
         if _is_never_true(verdict):
-            return ["  The condition can never be true, so there is never a result."]
-        return ["  Each row is answered by itself and forgotten."]
+            return [_Line("  ", "The condition can never be true, so there is never a result.", "  ")]
+        return [_Line("  ", "Each row is answered by itself and forgotten.", "  ")]
     aliases: dict[str | None, set[str | None]] = {}
     for kept in verdict.state.streams:
         aliases.setdefault(kept.stream, set()).add(kept.alias)
@@ -108,20 +136,20 @@ def _render_kept_lines(verdict: Verdict) -> list[str]:
     lines = []
     for name, size, text in shown:
         start = f"  {name:<{name_width}}  {size:>{size_width}}  "
-        lines += _wrap(start, text, " " * len(start))
+        lines.append(_Line(start, text, " " * len(start)))
     if len(rows) > _MAX_LINES:
-        lines.append(f"  … and {len(rows) - _MAX_LINES} more")
+        lines.append(_Line("  ", f"… and {len(rows) - _MAX_LINES} more", "  "))
     return lines
 
 
-def _approximation_lines(verdict: Verdict) -> list[str]:
+def _approximation_lines(verdict: Verdict) -> list[_Line]:
     """The aggregates whose results are approximate."""
     found = [a for select in verdict.query.selects for a in find_aggregates(select)]
     names = dict.fromkeys(a.text for a in found if a.function in APPROXIMATE)
-    return [line for name in names for line in _wrap("  ", f"{name} is approximate.", "    ")]
+    return [_Line("  ", f"{name} is approximate.", "    ") for name in names]
 
 
-def _rate_lines(verdict: Verdict) -> list[str]:
+def _rate_lines(verdict: Verdict) -> list[_Line]:
     """How to get the size as a number, if only the rates of streams are missing."""
     unknown = [kept for kept in verdict.state.streams if kept.entries is None]
     if not unknown or not all(kept.closes for kept in unknown):
@@ -133,7 +161,7 @@ def _rate_lines(verdict: Verdict) -> list[str]:
     if not missing:
         return []
     remedy = f"For a number, declare the rate of {join_words(missing)}, for example:"
-    return [*_wrap("  ", remedy, "  "), "    TBLPROPERTIES ('rate' = '1000 per second')"]
+    return [_Line("  ", remedy, "  "), _Line("    ", "TBLPROPERTIES ('rate' = '1000 per second')", "    ")]
 
 
 def _list_declared(query: Query) -> dict[str, Table]:
@@ -145,17 +173,6 @@ def _list_declared(query: Query) -> dict[str, Table]:
 def _is_never_true(verdict: Verdict) -> bool:
     """Whether the condition contradicts itself."""
     return verdict.plan is not None and not any(select.needs for select in verdict.plan.selects)
-
-
-def _wrap(start: str, text: str, indent: str) -> list[str]:
-    return textwrap.wrap(
-        text,
-        max(_WIDTH, len(start) + 40),
-        initial_indent=start,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _render_kept_name(kept: Kept, aliases: Mapping[str | None, set[str | None]]) -> str:

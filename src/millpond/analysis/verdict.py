@@ -91,11 +91,11 @@ class Verdict:
     def query_text(self) -> str:
         return self.query.text
 
-    def explain(self) -> str:
-        """The verdict as text: a headline, then indented lines."""
+    def explain(self, width: int = 78) -> str:
+        """The verdict as text: a headline, then indented lines, none longer than ``width``."""
         from millpond.analysis.explain import explain
 
-        return explain(self)
+        return explain(self, width)
 
     def witness(self, n: int) -> dict[str, Any]:
         """A confirmed witness with ``n`` optional rows, as JSON values.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import millpond
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED
 from millpond.cli.command import flatten
-from millpond.cli.files import CheckedFile
+from millpond.cli.files import STANDARD_INPUT, CheckedFile
 from millpond.errors import Position
 
 BAD_INPUT = "bad-input"
@@ -57,7 +59,7 @@ def render_github(files: Iterable[CheckedFile]) -> str:
     """One workflow command per finding; GitHub shows it beside the line."""
     lines = []
     for found in list_findings(files):
-        place = {"file": found.file}
+        place = {"file": found.file} if found.file != STANDARD_INPUT else {}
         if found.position is not None:
             place |= {"line": str(found.position.line), "col": str(found.position.column)}
         place["title"] = f"millpond: {found.title}"
@@ -73,7 +75,7 @@ def _escape(text: str, more: str = "") -> str:
     return text
 
 
-def render_sarif(files: Iterable[CheckedFile]) -> dict[str, Any]:
+def render_sarif(files: Sequence[CheckedFile]) -> dict[str, Any]:
     """A SARIF log with one run: a rule for each code, and a result for each finding."""
     findings = list(list_findings(files))
     rules = {found.rule: found.title for found in findings}
@@ -91,6 +93,7 @@ def render_sarif(files: Iterable[CheckedFile]) -> dict[str, Any]:
                         ],
                     }
                 },
+                "invocations": [{"executionSuccessful": all(file.error is None for file in files)}],
                 "columnKind": "unicodeCodePoints",
                 "results": [_build_result(found, list(rules)) for found in findings],
             }
@@ -99,7 +102,7 @@ def render_sarif(files: Iterable[CheckedFile]) -> dict[str, Any]:
 
 
 def _build_result(found: Finding, rules: list[str]) -> dict[str, Any]:
-    place: dict[str, Any] = {"artifactLocation": {"uri": found.file.replace("\\", "/")}}
+    place: dict[str, Any] = {"artifactLocation": {"uri": _make_uri(found.file)}}
     if found.position is not None:
         place["region"] = {"startLine": found.position.line, "startColumn": found.position.column}
     return {
@@ -110,3 +113,12 @@ def _build_result(found: Finding, rules: list[str]) -> dict[str, Any]:
         "locations": [{"physicalLocation": place}],
         "partialFingerprints": {"query/v1": found.fingerprint},
     }
+
+
+def _make_uri(file: str) -> str:
+    """
+    >>> _make_uri("models/top 10%.sql"), _make_uri("a:b.sql")
+    ('models/top%2010%25.sql', 'a%3Ab.sql')
+    """
+    path = Path(file)
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix())

@@ -6,11 +6,12 @@ import argparse
 import os
 import shutil
 import sys
+import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from millpond.cli.command import Command, flatten, print_error, print_json
+from millpond.cli.command import Command, flatten, print_error, print_json, text_width
 from millpond.cli.exits import ExitCode
 from millpond.cli.files import CheckedFile, check_files
 from millpond.errors import one_line
@@ -25,7 +26,9 @@ _WORST_FIRST = {
     "undetermined": ExitCode.UNDETERMINED,
     "bounded": ExitCode.OK,
 }
-_COLOURS = {"bounded": "1;32", "unbounded": "1;31", "undetermined": "1;33", "error": "1;31"}
+# In the order of the totals; "known" is a query of the baseline, whatever its outcome.
+_COLOURS = {"bounded": "1;32", "unbounded": "1;31", "undetermined": "1;33", "known": "2", "error": "1;31"}
+_LEAST_ROOM = 15  # cells; where there are fewer, the summary leaves out the text of queries
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,21 +52,32 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="only queries fail that are not in this file, the output of an earlier --format json",
     )
+    parser.add_argument(
+        "--catalog",
+        metavar="FILE",
+        help="CREATE statements of tables that all files share, e.g. models of dbt",
+    )
     parser.add_argument("--quiet", action="store_true", help="print only what fails")
 
 
 def _run(arguments: argparse.Namespace) -> ExitCode:
-    files = check_files(arguments.files)
-    failing = files
-    if arguments.baseline is not None:
-        from millpond.cli.baseline import drop_known, read_baseline
+    from millpond.cli.baseline import drop_known, read_baseline
 
-        failing = drop_known(files, read_baseline(arguments.baseline))
+    known = read_baseline(arguments.baseline) if arguments.baseline is not None else frozenset()
+    files = check_files(arguments.files, arguments.catalog)
+    failing = drop_known(files, known)
     for file in files:
         if file.error is not None:
             print_error(file.name, file.error)
     shown = [_drop_bounded(file) for file in failing] if arguments.quiet else files
-    _PRINTERS[arguments.format](shown if arguments.format in ("text", "json") else failing, len(files) > 1)
+    if arguments.format == "text":
+        _print_text(shown, failing, arguments.quiet)
+    elif arguments.format == "json":
+        _print_json(shown)
+    elif arguments.format == "github":
+        _print_github(failing)
+    else:
+        _print_sarif(failing)
     if any(file.error is not None for file in files):
         return ExitCode.BAD_INPUT
     outcomes = {verdict.outcome for file in failing for verdict in file.verdicts}
@@ -78,7 +92,8 @@ def _drop_bounded(file: CheckedFile) -> CheckedFile:
 # --- formats ---------------------------------------------------------------------------------------
 
 
-def _print_json(files: Sequence[CheckedFile], has_several: bool) -> None:
+def _print_json(files: Sequence[CheckedFile]) -> None:
+    has_several = len(files) > 1
     objects: list[Any] = []
     for file in files:
         named = {"file": file.name} if has_several else {}
@@ -89,63 +104,70 @@ def _print_json(files: Sequence[CheckedFile], has_several: bool) -> None:
         print_json(objects[0] if len(objects) == 1 and not has_several else objects)
 
 
-def _print_github(files: Sequence[CheckedFile], has_several: bool) -> None:
+def _print_github(files: Sequence[CheckedFile]) -> None:
     from millpond.cli.annotations import render_github
 
     if text := render_github(files):
         print(text)
 
 
-def _print_sarif(files: Sequence[CheckedFile], has_several: bool) -> None:
+def _print_sarif(files: Sequence[CheckedFile]) -> None:
     from millpond.cli.annotations import render_sarif
 
     print_json(render_sarif(files))
 
 
-def _print_text(files: Sequence[CheckedFile], has_several: bool) -> None:
-    if not has_several:
-        texts = _describe(files[0].verdicts)
+def _print_text(files: Sequence[CheckedFile], failing: Sequence[CheckedFile], quiet: bool) -> None:
+    """Explain each query of a single file; of several files, or if quiet, those that fail, and summarise."""
+    fails = {id(verdict) for file in failing for verdict in file.verdicts}
+    if len(files) == 1 and not quiet:
+        texts = _describe(files[0].verdicts, fails)
         print("\n\n".join(texts) + "\n" * bool(texts), end="")
         return
-    for file in files:
+    for file in failing:
         for verdict in file.verdicts:
             if verdict.outcome != "bounded":
                 print(f"{_find_place(file, verdict)}\n{_colour(verdict)}\n")
-    print("\n".join(_summarise(files)))
+    if lines := _summarise(files, fails):
+        print("\n".join(lines))
 
 
-_PRINTERS = {"text": _print_text, "json": _print_json, "github": _print_github, "sarif": _print_sarif}
-
-
-def _describe(verdicts: Sequence[Verdict]) -> list[str]:
+def _describe(verdicts: Sequence[Verdict], fails: Collection[int]) -> list[str]:
     """The explanation of each verdict, headed by the query if there are several."""
     texts = []
     for number, verdict in enumerate(verdicts, start=1):
         text = _colour(verdict)
         if len(verdicts) > 1:
-            text = f"{number}. {flatten(verdict.query_text)}\n{text}"
+            query = textwrap.wrap(
+                f"{number}. {flatten(verdict.query_text)}", text_width(), subsequent_indent="   "
+            )
+            text = "\n".join([*query, text])
+        if id(verdict) not in fails and verdict.outcome != "bounded":
+            text += "\n  known: the baseline has this query"
         texts.append(text)
     return texts
 
 
-def _summarise(files: Sequence[CheckedFile]) -> list[str]:
+def _summarise(files: Sequence[CheckedFile], fails: Collection[int]) -> list[str]:
     """A line for each query: its outcome, where it stands, and its beginning; then the totals."""
     rows = []
     for file in files:
         if file.error is not None:
             rows.append(("error", file.name, str(file.error)))
-        rows += [(v.outcome, _find_place(file, v), v.query_text) for v in file.verdicts]
-    columns = shutil.get_terminal_size().columns
+        for verdict in file.verdicts:
+            outcome = verdict.outcome if id(verdict) in fails or verdict.outcome == "bounded" else "known"
+            rows.append((outcome, _find_place(file, verdict), verdict.query_text))
     name_width = max((len(name) for _, name, _ in rows), default=0)
-    text_width = max(columns - name_width - 16, 20)
-    lines = [
-        f"{_paint(outcome, f'{outcome:<12}')}  {name:<{name_width}}  {one_line(text, text_width)}"
-        for outcome, name, text in rows
-    ]
+    room = shutil.get_terminal_size().columns - name_width - 16
+    lines = []
+    for outcome, name, text in rows:
+        shown = f"{name:<{name_width}}  {one_line(text, room)}" if room >= _LEAST_ROOM else name
+        lines.append(f"{_paint(outcome, f'{outcome:<12}')}  {shown}")
     counts = Counter(outcome for outcome, _, _ in rows)
     totals = ", ".join(f"{counts[each]} {each}" for each in _COLOURS if counts[each] and each != "error")
     errors = f"; {counts['error']} not checked" if counts["error"] else ""
-    return [*lines, f"{len(files)} files: {totals or 'no query'}{errors}"]
+    files_text = "1 file" if len(files) == 1 else f"{len(files)} files"
+    return [*lines, f"{files_text}: {totals or 'no query'}{errors}"] if rows else []
 
 
 def _find_place(file: CheckedFile, verdict: Verdict) -> str:
@@ -154,7 +176,7 @@ def _find_place(file: CheckedFile, verdict: Verdict) -> str:
 
 
 def _colour(verdict: Verdict) -> str:
-    text = verdict.explain()
+    text = verdict.explain(text_width())
     return f"{_paint(verdict.outcome, verdict.outcome)}{text.removeprefix(verdict.outcome)}"
 
 
@@ -175,5 +197,6 @@ CHECK = Command(
         ("check 'queries/**/*.sql'", "every file below queries, with a summary"),
         ("check --format github *.sql", "annotations in a GitHub workflow"),
         ("check --baseline known.json *.sql", "fail only on new queries"),
+        ("check --catalog streams.sql models/*.sql", "models of dbt over declared streams"),
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -44,11 +45,11 @@ class Command:
 
 def check_file(file: str) -> list[Verdict]:
     """The verdict on each query of a file."""
-    from millpond.analysis.decide import check
-    from millpond.frontend.parse import read_text
+    from millpond.analysis.decide import decide
+    from millpond.cli.files import read_sql
+    from millpond.frontend.parse import parse
 
-    found = check(read_text(file))
-    return found if isinstance(found, list) else [found]
+    return [decide(query) for query in parse(read_sql(file))]
 
 
 def choose_verdict(verdicts: Sequence[Verdict], number: int) -> Verdict:
@@ -98,6 +99,11 @@ def print_page(console: Console, page: Any) -> None:
     with console.capture() as captured:
         console.print(page)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
+
+
+def text_width() -> int:
+    """The width for prose on this terminal: at most 98, because longer lines are hard to read."""
+    return max(min(shutil.get_terminal_size().columns, 100), 40) - 2
 
 
 def flatten(text: str) -> str:

@@ -1,8 +1,7 @@
-"""The SQL files that ``check`` is given: paths, patterns and standard input, some with other text around."""
+"""The files that ``check`` is given: paths, patterns, standard input, and tables that they share."""
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,18 +9,14 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from millpond.cli.embedded import prepare_text
 from millpond.errors import MillpondError, SqlError, one_line
 
 if TYPE_CHECKING:
     from millpond.analysis.verdict import Verdict
+    from millpond.frontend.scope import Names
 
 STANDARD_INPUT = "-"
-# dbt: names of tables in {{ ref('clicks') }} and {{ source('web', 'clicks') }}; {{ config(…) }} is no SQL.
-_TABLE = re.compile(r"\{\{-?\s*(?:ref|source)\(\s*(?:'[^'{}]*'\s*,\s*)?'([A-Za-z_]\w*)'\s*\)\s*-?\}\}")
-_CONFIG = re.compile(r"\{\{-?\s*config\([^{}]*\)\s*-?\}\}|\{#.*?#\}", re.DOTALL)
-_TEMPLATE = re.compile(r"\{\{|\{%")
-# Notebooks that are exported as SQL divide their cells by this line; cells need no semicolon.
-_CELL = re.compile(r"^--[ ]COMMAND[ ]-+[ \t]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -33,19 +28,37 @@ class CheckedFile:
     error: MillpondError | None = None
 
 
-def check_files(names: Iterable[str]) -> list[CheckedFile]:
-    """Check every file; a file that cannot be checked does not stop the others."""
-    return [_check_file(name) for name in dict.fromkeys(_expand(names))]
+def check_files(names: Iterable[str], catalog: str | None = None) -> list[CheckedFile]:
+    """Check every file; a file that cannot be checked does not stop the others.
+
+    ``catalog`` is a file with CREATE statements that all of them share.
+    """
+    tables = _read_catalog(catalog) if catalog is not None else {}
+    files = (name for name in dict.fromkeys(_expand(names)) if catalog is None or not _is_same(name, catalog))
+    return [_check_file(name, tables) for name in files]
 
 
-def _check_file(name: str) -> CheckedFile:
-    from millpond.analysis.decide import check
+def _check_file(name: str, tables: Names) -> CheckedFile:
+    from millpond.analysis.decide import decide
+    from millpond.frontend.parse import parse
 
     try:
-        found = check(prepare_text(_read(name)))
+        return CheckedFile(name, tuple(decide(query) for query in parse(read_sql(name), tables)))
     except MillpondError as error:
         return CheckedFile(name, error=error)
-    return CheckedFile(name, tuple(found) if isinstance(found, list) else (found,))
+
+
+def _read_catalog(path: str) -> Names:
+    from millpond.frontend.parse import read_declarations
+
+    try:
+        return read_declarations(read_sql(path))
+    except MillpondError as error:
+        raise MillpondError(f"the catalog {path}: {error.message}", error.position, error.remedy) from None
+
+
+def _is_same(name: str, other: str) -> bool:
+    return Path(name).absolute() == Path(other).absolute()
 
 
 def _expand(names: Iterable[str]) -> Iterator[str]:
@@ -60,47 +73,13 @@ def _expand(names: Iterable[str]) -> Iterator[str]:
         yield from found
 
 
-def _read(name: str) -> str:
+def read_sql(name: str) -> str:
+    """The SQL of a file or of standard input, also if it stands in a template of dbt or in a notebook."""
     from millpond.frontend.parse import read_text
 
     if name != STANDARD_INPUT:
-        return read_text(name)
+        return prepare_text(read_text(name))
     try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
+        return prepare_text(sys.stdin.buffer.read().decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise SqlError("standard input is not UTF-8 text", remedy="give SQL text") from None
-
-
-def prepare_text(text: str) -> str:
-    """The SQL of a file with dbt's templates or the cells of a notebook; every position stays what it was.
-
-    >>> prepare_text("SELECT a FROM {{ ref('clicks') }}")
-    'SELECT a FROM clicks             '
-    """
-
-    def blank(found: re.Match[str]) -> str:
-        return re.sub(r"[^\n]", " ", found[0])
-
-    def name(found: re.Match[str]) -> str:
-        return found[1] + blank(found)[len(found[1]) :]
-
-    text = _CONFIG.sub(blank, _TABLE.sub(name, text))
-    if (found := _TEMPLATE.search(text)) is not None:
-        from millpond.frontend.statement import position
-
-        remedy = "compile the template first, and check the SQL that it gives"
-        raise SqlError("a template is not SQL", position(text, found.start()), remedy)
-    return _divide_cells(text)
-
-
-def _divide_cells(text: str) -> str:
-    """Put a semicolon between the cells of a notebook, where a statement does not end with one."""
-    start = 0
-
-    def divide(found: re.Match[str]) -> str:
-        nonlocal start
-        code = re.sub(r"--[^\n]*", "", text[start : found.start()]).rstrip()
-        start = found.end()
-        return f";{' ' * (len(found[0]) - 1)}" if code and not code.endswith(";") else found[0]
-
-    return _CELL.sub(divide, text)

@@ -42,28 +42,48 @@ _FRAMES = 6_000
 _LOCK = RLock()
 
 
-def parse(text: str) -> list[Query]:
+def parse(text: str, declared: Names | None = None) -> list[Query]:
     """Parse a text with CREATE statements and queries; the queries are returned.
+
+    They may also use the tables that are ``declared`` elsewhere.
 
     >>> [query] = parse("CREATE STREAMING TABLE S (A INT, B INT); SELECT DISTINCT A FROM S WHERE B < 3")
     >>> query.columns, query.selects[0].where.text
     (('A',), 'B < 3')
     """
     with _deep_stack():
-        text = text.removeprefix("\ufeff")
-        tables: dict[str, Table | NamedQuery] = {}
-        queries: list[Statement] = []
-        for tokens in _split_statements(text):
-            statement = Statement(text, tokens, _parse_tree(text, tokens))
-            if statement.word(0) == "CREATE":
-                _declare(statement, tables)
-            else:
-                queries.append(statement)
+        tables, queries = _read_statements(text.removeprefix("\ufeff"), declared or {})
         if not queries:
             raise SqlError(
                 "there is no query in the text", remedy="write a SELECT after the CREATE statements"
             )
         return [_read_query(statement, tables) for statement in queries]
+
+
+def read_declarations(text: str) -> Names:
+    """The tables and views that a text declares; it has no query.
+
+    >>> list(read_declarations("CREATE STREAMING TABLE S (A INT); CREATE VIEW V AS SELECT A FROM S"))
+    ['S', 'V']
+    """
+    with _deep_stack():
+        tables, queries = _read_statements(text.removeprefix("\ufeff"), {})
+        if queries:
+            place = position(text, queries[0].tokens[0].start)
+            raise SqlError("a query is not a declaration", place, "give CREATE statements only")
+        return tables
+
+
+def _read_statements(text: str, declared: Names) -> tuple[dict[str, Table | NamedQuery], list[Statement]]:
+    """The tables of a text, with those that are declared elsewhere, and its queries."""
+    tables, queries = dict(declared), []
+    for tokens in _split_statements(text):
+        statement = Statement(text, tokens, _parse_tree(text, tokens))
+        if statement.word(0) == "CREATE":
+            _declare(statement, tables)
+        else:
+            queries.append(statement)
+    return tables, queries
 
 
 def parse_query(text: str, tables: Mapping[str, Table], time_zone: str = "UTC") -> Query:

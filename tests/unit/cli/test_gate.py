@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from millpond.cli import main as cli
-from millpond.cli.files import prepare_text
+from millpond.cli.embedded import prepare_text
 
 CATALOG = "CREATE STREAMING TABLE clicks (url STRING, country STRING, ms INT);\n"
 BOUNDED = f"{CATALOG}SELECT url FROM clicks WHERE ms > 10;\n"
