@@ -15,9 +15,9 @@ _TABLE = re.compile(
     r"\s*(?:,\s*(?:v|version)\s*=\s*\d+\s*)?\)\s*[-+]?\}\}"
 )
 _NOT_SQL = re.compile(r"\{\{[-+]?\s*config\(.*?\)\s*[-+]?\}\}|\{#.*?#\}", re.DOTALL)
-# A string of SQL that only has two braces in it is no template.
+# Braces in a string of SQL are no template, unless a name follows them.
 _TEMPLATE = re.compile(
-    r"'(?:(?!\{\{.*?\}\}|\{%.*?%\})(?:[^'\\]|\\.))*'|--[^\n]*|/\*.*?\*/|(?P<template>\{\{|\{%)", re.DOTALL
+    r"'(?:(?!\{\{[-+]?\s*\w|\{%)(?:[^'\\]|\\.))*'|--[^\n]*|/\*.*?\*/|(?P<template>\{\{|\{%)", re.DOTALL
 )
 # Notebooks that are exported as SQL or Python divide their cells by this line; cells need no semicolon.
 _CELL = re.compile(r"^--[ ]COMMAND[ ]-+[ \t]*$", re.MULTILINE)

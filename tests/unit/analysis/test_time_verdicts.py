@@ -76,7 +76,7 @@ def test_the_counterexamples_in_words() -> None:
         "  Theorem 2 of Schiff and Özçep would accept it: it ignores the streams that",
         "  come before a stream.",
     ]
-    assert verdict_of(TOO_STRICT).explain().splitlines()[0] == (
+    assert verdict_of(TOO_STRICT).explain(width=100).splitlines()[0] == (
         "bounded: the state is finite; its size depends on the data (see state_entries in the metrics)"
     )
 

@@ -284,7 +284,7 @@ def test_help_goes_to_stdout(argv: list[str], capsys: Captured) -> None:
 def test_an_interrupted_command_prints_nothing(
     signal: type[BaseException], code: int, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(files: list[str]) -> list[millpond.Verdict]:
+    def interrupted(*_: object) -> None:
         raise signal
 
     monkeypatch.setattr(check, "check_files", interrupted)

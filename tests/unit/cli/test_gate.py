@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from millpond.cli import main as cli
@@ -17,7 +18,12 @@ from millpond.cli.embedded import prepare_text
 CATALOG = "CREATE STREAMING TABLE clicks (url STRING, country STRING, ms INT);\n"
 BOUNDED = f"{CATALOG}SELECT url FROM clicks WHERE ms > 10;\n"
 UNBOUNDED = f"{CATALOG}SELECT url, COUNT(*) FROM clicks GROUP BY url;\n"
+UNDETERMINED = (
+    f"{CATALOG}SELECT DISTINCT 1 FROM clicks x, clicks y, clicks z WHERE x.ms < y.ms AND y.ms < z.ms;"
+)
 BAD = "SELECT url FROM clicks;\n"
+ROOT = Path(__file__).parents[3]
+FIXTURES = ROOT / "tests" / "fixtures"
 
 Captured = pytest.CaptureFixture[str]
 
@@ -82,14 +88,17 @@ def test_json_of_several_files_names_each(folder: Path, capsys: Captured) -> Non
     }
 
 
-def test_github_annotations(folder: Path, capsys: Captured) -> None:
+@pytest.fixture
+def many(folder: Path) -> Path:
+    """One file of each kind: bounded, unbounded, undetermined, bad, with a name that needs escapes."""
     (folder / "bad.sql").write_text(BAD)
+    (folder / "top 10%.sql").write_text(UNDETERMINED)
+    return folder
+
+
+def test_github_annotations(many: Path, capsys: Captured) -> None:
     assert check("--format", "github", "**/*.sql") == 2
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
-    assert lines[0].startswith("::error file=bad.sql,line=1,col=17,title=millpond%3A cannot be checked::")
-    place = "file=deep/grows.sql,line=2,col=1,title=millpond%3A unbounded memory"
-    assert lines[1].startswith(f"::error {place}::")
+    assert capsys.readouterr().out == (FIXTURES / "gate" / "github.txt").read_text(encoding="utf-8")
 
 
 def test_github_annotations_cannot_be_forged(folder: Path, capsys: Captured) -> None:
@@ -99,16 +108,72 @@ def test_github_annotations_cannot_be_forged(folder: Path, capsys: Captured) -> 
     assert capsys.readouterr().out.startswith("::error file=a%2Cline=9%25%0A%3A%3Aerror.sql,line=1,")
 
 
-def test_sarif(folder: Path, capsys: Captured) -> None:
-    assert check("--format", "sarif", "**/*.sql") == 1
+def test_sarif(many: Path, capsys: Captured) -> None:
+    assert check("--format", "sarif", "**/*.sql") == 2
     log = json.loads(capsys.readouterr().out)
+    schema = json.loads((FIXTURES / "sarif" / "sarif-schema-2.1.0.json").read_text(encoding="utf-8"))
+    jsonschema.Draft4Validator(schema).validate(log)
     (run,) = log["runs"]
-    (result,) = run["results"]
-    place = result["locations"][0]["physicalLocation"]
-    assert log["version"] == "2.1.0" and run["tool"]["driver"]["name"] == "millpond"
-    assert place["artifactLocation"]["uri"] == "deep/grows.sql"
-    assert place["region"] == {"startLine": 2, "startColumn": 1}
-    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+    assert run["invocations"] == [{"executionSuccessful": False}]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert [rules[each["ruleIndex"]] for each in run["results"]] == [e["ruleId"] for e in run["results"]]
+    places = [each["locations"][0]["physicalLocation"] for each in run["results"]]
+    assert [place["artifactLocation"]["uri"] for place in places] == [
+        "bad.sql",
+        "deep/grows.sql",
+        "top%2010%25.sql",
+    ]
+    assert places[1]["region"] == {"startLine": 2, "startColumn": 1}
+    assert [each["level"] for each in run["results"]] == ["error", "error", "warning"]
+
+
+def test_the_schema_of_sarif_rejects_other_logs(folder: Path, capsys: Captured) -> None:
+    check("--format", "sarif", "deep/grows.sql")
+    log = json.loads(capsys.readouterr().out)
+    log["runs"][0]["results"][0]["level"] = "fatal"
+    schema = json.loads((FIXTURES / "sarif" / "sarif-schema-2.1.0.json").read_text(encoding="utf-8"))
+    assert not jsonschema.Draft4Validator(schema).is_valid(log)
+
+
+def test_the_hook_of_pre_commit(folder: Path, capsys: Captured) -> None:
+    """pre-commit calls the entry with the names of the changed files of these types."""
+    hook = (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
+    assert "types: [sql]" in hook
+    entry = re.search(r"entry: millpond (.*)", hook)
+    assert entry is not None
+    assert cli.main([*entry[1].split(), "good.sql"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert cli.main([*entry[1].split(), "good.sql", "deep/grows.sql"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("deep/grows.sql:2\nunbounded: ") and "good.sql" not in out
+    assert cli.main([*entry[1].split(), "deep/grows.sql"]) == 1
+    assert capsys.readouterr().out.startswith("deep/grows.sql:2\nunbounded: ")
+
+
+def test_tables_that_all_files_share(folder: Path, capsys: Captured) -> None:
+    """As in a project of dbt: the models have no declarations."""
+    (folder / "models").mkdir()
+    (folder / "models" / "streams.sql").write_text(CATALOG)
+    (folder / "models" / "slow.sql").write_text("SELECT url\nFROM {{ ref('clicks') }} WHERE ms > 10")
+    (folder / "models" / "wrong.sql").write_text("SELECT\n  nothing FROM {{ source('web', \"clicks\") }}")
+    assert check("--catalog", "models/streams.sql", "models/*.sql") == 2
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1] == "2 files: 1 bounded; 1 not checked"
+    assert err.startswith("millpond: models/wrong.sql: line 2, column 3: ")
+
+
+@pytest.mark.parametrize(
+    ("catalog", "message"),
+    [("SELECT 1;", "a query is not a declaration"), ("CREATE TABLE", "the catalog c.sql"), (None, "no such")],
+)
+def test_a_wrong_catalog_is_one_line(
+    folder: Path, capsys: Captured, catalog: str | None, message: str
+) -> None:
+    if catalog is not None:
+        Path("c.sql").write_text(catalog)
+    assert check("--catalog", "c.sql", "good.sql") == 2
+    out, err = capsys.readouterr()
+    assert not out and message in err and err.count("\n") == 1
 
 
 def test_only_new_queries_fail_against_a_baseline(folder: Path, capsys: Captured) -> None:
@@ -136,22 +201,63 @@ def test_a_wrong_baseline_is_an_error(folder: Path, capsys: Captured, content: s
 
 
 def test_templates_of_dbt_keep_positions() -> None:
-    text = "{{ config(a='b') }}\nSELECT x\nFROM {{ source('web', 'clicks') }} c, {{ ref('users') }};"
+    text = (
+        "{{ config(a='b', meta={'c': {'d': 1}}) }}\n{# a comment #}SELECT x, '{{' -- {{ see }} it's\n"
+        "FROM {{ source('web', 'clicks') }} c, {{- ref(\"users\", v=2) -}};"
+    )
     found = prepare_text(text)
-    assert len(found) == len(text) and " ".join(found.split()) == "SELECT x FROM clicks c, users ;"
+    assert len(found) == len(text) and found.count("\n") == 2
+    assert " ".join(found.split()) == "SELECT x, '{{' -- {{ see }} it's FROM clicks c, users ;"
 
 
-def test_a_template_that_is_not_plain_is_refused(folder: Path, capsys: Captured) -> None:
-    (folder / "t.sql").write_text("{% for x in y %}\nSELECT 1\n{% endfor %}")
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("{% for x in y %}\nSELECT 1\n{% endfor %}", "line 1, column 1"),
+        ("SELECT 1\nFROM {{ my_macro('x') }}", "line 2, column 6"),
+        ("SELECT 1 FROM t WHERE x = '{{ var(\"y\") }}'", "line 1, column 28"),
+    ],
+)
+def test_a_template_that_is_not_plain_is_refused(
+    folder: Path, capsys: Captured, text: str, place: str
+) -> None:
+    (folder / "t.sql").write_text(text)
     assert check("t.sql") == 2
-    assert "line 1, column 1: a template is not SQL" in capsys.readouterr().err
+    assert f"{place}: a template is not SQL" in capsys.readouterr().err
 
 
-def test_cells_of_a_notebook_end_statements(folder: Path, capsys: Captured) -> None:
-    declaration, query, _ = BOUNDED.split(";")
-    cells = ["-- Databricks notebook source", declaration, "-- MAGIC %md some text", query]
-    (folder / "n.sql").write_text("\n\n-- COMMAND ----------\n\n".join(cells))
-    assert check("n.sql") == 0
+def write_jupyter(cells: list[str]) -> str:
+    """A notebook as Jupyter writes it."""
+    sources = [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in cells]
+    return json.dumps({"cells": sources, "nbformat": 4}, indent=1)
+
+
+@pytest.mark.parametrize("kind", ["sql", "py", "ipynb"])
+def test_cells_of_a_notebook_end_statements(folder: Path, capsys: Captured, kind: str) -> None:
+    declaration, query, _ = UNBOUNDED.split(";")
+    query = f'{query.strip()}\n  -- "all" of them'
+    if kind == "sql":
+        cells = ["-- Databricks notebook source", declaration, "-- MAGIC %md some text", query]
+        text = "\n\n-- COMMAND ----------\n\n".join(cells)
+    elif kind == "py":
+        magic = [
+            "\n".join(f"# MAGIC {line}" for line in f"%sql\n{c}".split("\n")) for c in (declaration, query)
+        ]
+        cells = [
+            "# Databricks notebook source\nimport x",
+            magic[0],
+            "# MAGIC %md\n# MAGIC text",
+            magic[1],
+            "y()",
+        ]
+        text = "\n\n# COMMAND ----------\n\n".join(cells)
+    else:
+        text = write_jupyter(["import x", f"%%sql\n{declaration}", "%md text", f"%%sql\n{query}"])
+    (folder / f"n.{kind}").write_text(text)
+    assert check("--json", f"n.{kind}") == 1
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if "COUNT" in each)
+    assert check("--quiet", f"n.{kind}") == 1
+    assert f"n.{kind}:{line}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
