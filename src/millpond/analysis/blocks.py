@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from millpond.analysis.reasons import describe_undetermined
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED, Reason, UndeterminedCode, Verdict
-from millpond.analysis.witness.model import WitnessTemplate
 from millpond.plan.state import VALUE_BYTES, Kept, State
 from millpond.query.model import (
     And,
@@ -32,7 +31,6 @@ from millpond.query.model import (
 )
 from millpond.query.parts import collect_derived_facts
 from millpond.query.result_times import find_final_buckets, is_revised
-from millpond.query.trace import list_blocks
 from millpond.query.trees import (
     aliases_in,
     conjuncts,
@@ -63,13 +61,9 @@ def decide_blocks(query: Query, decide: Decide) -> Verdict:
     revised = [name for name, table in tables.items() if table.streaming and is_revised(_query_of(table))]
     if not failed and own.outcome == BOUNDED:
         return replace(own, query=query, state=add_states([*blocks.values(), own]), blocks=blocks)
-    # Imported here, as they import DuckDB.
-    from millpond.analysis.witness.cross_templates import find_cross_template
-    from millpond.analysis.witness.templates import find_template
+    from millpond.analysis.witness.find_whole import find_whole_template  # here, as it imports DuckDB
 
-    template: WitnessTemplate | None = find_cross_template(query)
-    if template is None and any(True for _ in list_blocks(query)):
-        template = find_template(query)
+    template = find_whole_template(query, [verdict.template for verdict in blocks.values()])
     if template is not None:
         every = [reason for verdict in (*blocks.values(), own) for reason in verdict.reasons]
         found = [reason for reason in every if reason.code not in {*UndeterminedCode}] or every

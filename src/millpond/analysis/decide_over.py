@@ -54,7 +54,7 @@ def has_window_functions(query: Query) -> bool:
 def decide_over(query: Query, decide: Callable[[Query], Verdict]) -> Verdict:
     """The verdict on a query with window functions; ``decide`` is that on one without."""
     try:
-        plan, failures, gap = _find_plan(query, decide)
+        plan, failures, gap, below = _find_plan(query, decide)
     except TooManyParts:
         return _build_undetermined(query, [describe_undetermined(UndeterminedCode.TOO_MANY_ALTERNATIVES)])
     if plan is not None:
@@ -66,9 +66,9 @@ def decide_over(query: Query, decide: Callable[[Query], Verdict]) -> Verdict:
     kept = compute_top_groups(query)
     if kept is not None:
         return Verdict(BOUNDED, (), kept, query)
-    from millpond.analysis.witness.templates import find_template  # here, as it imports DuckDB
+    from millpond.analysis.witness.find_whole import find_whole_template  # here, as it imports DuckDB
 
-    template = find_template(query)
+    template = find_whole_template(query, [below.template] if below is not None else [])
     reasons = [describe_failure(each) for each in failures]
     if template is not None:
         found = tuple(reasons) or (Reason(OverCode.REVISED_ROWS, (), None, gap),)
@@ -94,35 +94,38 @@ def _build_undetermined(query: Query, reasons: Sequence[Reason]) -> Verdict:
 
 def _find_plan(
     query: Query, decide: Callable[[Query], Verdict]
-) -> tuple[OverPlan | None, list[OverFailure], str]:
-    """The plan of a bounded query; otherwise the rules that fail, and what is not known."""
+) -> tuple[OverPlan | None, list[OverFailure], str, Verdict | None]:
+    """The plan of a bounded query; otherwise the rules that fail, and what is not known.
+
+    Also the verdict on the rows below the functions, if they are those of a block.
+    """
     if len(query.selects) != 1:
-        return None, [], "a UNION with window functions"
+        return None, [], "a UNION with window functions", None
     (select,) = query.selects
     source, *others = list_windowed(select)
     if others:
-        return None, [], "a join of tables with window functions"
+        return None, [], "a join of tables with window functions", None
     streams = [o for o in select.every_occurrence if o.table.streaming and o.alias != source.alias]
     if streams or select.exists:
-        return None, [], "a join with window functions"
+        return None, [], "a join with window functions", None
     opened, below = source, None
     if source.base.block is not None:
         below = decide(query_below(source))
         if below.outcome != BOUNDED:
-            return None, [], "window functions over rows that are not bounded"
+            return None, [], "window functions over rows that are not bounded", below
         if _is_finite(below):
-            return OverPlan(query, select, source.alias, (), (), below), [], ""
+            return OverPlan(query, select, source.alias, (), (), below), [], "", below
         if not _is_final(below):
-            return None, [], "window functions over rows that are revised"
+            return None, [], "window functions over rows that are revised", below
         opened = _open_base(source)
     needs, failures = find_needs(opened)
     if failures:
-        return None, failures, ""
+        return None, failures, "", below
     gap = _find_consumer_gap(query, opened, needs, decide)
     if gap is not None:
-        return None, [], gap
+        return None, [], gap, below
     partitions = tuple(count_partitions(opened, need.function) for need in needs)
-    return OverPlan(query, select, source.alias, tuple(needs), partitions, below), [], ""
+    return OverPlan(query, select, source.alias, tuple(needs), partitions, below), [], "", below
 
 
 def query_below(source: WindowedSource) -> Query:

@@ -61,12 +61,14 @@ def evaluate_worlds(query: Query, worlds: Sequence[World]) -> list[Counter[tuple
         columns = [(c.name, local_type(c.type)) for c in table.columns]
         tables[f"rows of {name}"] = RowTable((*columns, (_WORLD, "BIGINT")), rows)
     try:
-        _, found = query_rows(render_query(query), tables)
+        _, found = query_rows(f"SELECT *, COUNT(*) FROM ({render_query(query)}) GROUP BY ALL", tables)
     except MillpondError as error:
         raise UncomputableError(str(error)) from error
+    if found and any(isinstance(value, list) for row in found for value in row):
+        found = [tuple(tuple(v) if isinstance(v, list) else v for v in row) for row in found]
     answers: list[Counter[tuple[Any, ...]]] = [Counter() for _ in worlds]
-    for world, *row in found:
-        answers[world][tuple(tuple(v) if isinstance(v, list) else v for v in row)] += 1
+    for row in found:
+        answers[row[0]][row[1:-1]] = row[-1]
     return answers
 
 

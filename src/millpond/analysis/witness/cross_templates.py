@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import product
+from itertools import islice, product
 
+from millpond.analysis.witness.base_rows import FIRST, SPAN, STEP, find_base_rows, shift_value
 from millpond.analysis.witness.model import StreamRow, Witness
-from millpond.analysis.witness.templates import find_base_rows, shift_value
 from millpond.analysis.witness.whole_queries import (
+    CONFIRMED,
     Trial,
-    is_confirmed_whole,
+    is_confirmed_in_large,
     is_retracting_whole,
     respects_checks,
 )
@@ -27,13 +28,10 @@ from millpond.query.types import Domain, Family
 from millpond.runtime.query_sql import evaluate_worlds
 from millpond.runtime.row_queries import UncomputableError
 
-_FIRST = datetime(2000, 1, 1)
-_STEP = timedelta(days=400)
-_SPAN = timedelta(days=6_000 * 365)
 _SMALL = 2
-_CONFIRMED = (6, 40)
 _MOST_BASES = 2
 _MOST_TEMPLATES = 600
+_BATCH = 100
 _MOST_TRIED = 8
 _MOST_RETRACTING = 8
 # How a probe differs from the optional row in the columns that are no keys.
@@ -69,7 +67,7 @@ class CrossTemplate:
     def build(self, n: int) -> Witness:
         """The witness with ``n`` optional rows."""
         rows = (n + 2) * (len(self.tables) + 1) + (n if self.counted else 1)
-        step, clock = _find_step(rows), _FIRST
+        step, clock = _find_step(rows), FIRST
         setup, universe = [], []
         for name in sorted(self.present):
             for key in range(1, n + 1) if self.keyed else range(1):
@@ -90,6 +88,11 @@ class CrossTemplate:
             probes.append(tuple(probe))
         return Witness(tuple(setup), tuple(universe), tuple(probes), self.compare)
 
+    def rebase(self, tables: Mapping[str, Table], base: Mapping[str, Row]) -> CrossTemplate:
+        """The same scheme for a query that reads further tables, with a row of each."""
+        present = self.present | (tables.keys() - self.tables.keys())
+        return replace(self, tables=tables, base={**base, **self.base}, present=present)
+
     def _make(self, name: str, key: int, rise: int, number: int, clock: datetime) -> Row:
         table, row = self.tables[name], dict(self.base[name])
         for column in table.columns:
@@ -106,7 +109,7 @@ class CrossTemplate:
 
 def _find_step(rows: int) -> timedelta:
     """The time between two rows, in whole days; shorter in a witness that is very large."""
-    return max(min(_STEP, _SPAN / rows) // timedelta(days=1), 1) * timedelta(days=1)
+    return max(min(STEP, SPAN / rows) // timedelta(days=1), 1) * timedelta(days=1)
 
 
 def find_cross_template(query: Query) -> CrossTemplate | None:
@@ -114,19 +117,32 @@ def find_cross_template(query: Query) -> CrossTemplate | None:
     tables = query.declared_tables
     try:
         for base in find_base_rows(query, tables, find_equal_columns(query))[:_MOST_BASES]:
-            found, retracting = _try(query, list(_propose(query, tables, base))[:_MOST_TEMPLATES])
-            maintained = [
-                replace(template, rise=rise, compare="answer")
-                for template in retracting[:_MOST_RETRACTING]
-                if is_retracting_whole(query, template.build(_CONFIRMED[-1]))
-                for rise in _RISES
-            ]
-            found += _try(query, maintained)[0]
-            for template in found[:_MOST_TRIED]:
-                if _is_confirmed_in_large(query, template):
-                    return template
+            found = _find_from(query, islice(_propose(query, tables, base), _MOST_TEMPLATES))
+            if found is not None:
+                return found
     except UncomputableError:
         return None
+    return None
+
+
+def _find_from(query: Query, proposed: Iterator[CrossTemplate]) -> CrossTemplate | None:
+    """The first of some templates that is confirmed, or else a variant of one that takes rows back."""
+    attempts = _MOST_TRIED
+    retracting: list[CrossTemplate] = []
+    while batch := list(islice(proposed, _BATCH)):
+        found, taken_back = _try(query, batch)
+        for template in found[:attempts]:
+            if is_confirmed_in_large(query, template):
+                return template
+        attempts -= len(found[:attempts])
+        retracting += taken_back
+    for template in retracting[:_MOST_RETRACTING]:
+        if not is_retracting_whole(query, template.build(CONFIRMED[-1])):
+            continue
+        found, _ = _try(query, [replace(template, rise=rise, compare="answer") for rise in _RISES])
+        for maintained in found:
+            if is_confirmed_in_large(query, maintained):
+                return maintained
     return None
 
 
@@ -152,13 +168,6 @@ def _try(query: Query, templates: Sequence[CrossTemplate]) -> tuple[list[CrossTe
         elif template.compare == "emitted" and trial.is_retracting(own):
             retracting.append(template)
     return found, retracting
-
-
-def _is_confirmed_in_large(query: Query, template: CrossTemplate) -> bool:
-    witnesses = [template.build(n) for n in _CONFIRMED]
-    if not all(respects_checks(template.tables, each) for each in witnesses):
-        return False
-    return all(is_confirmed_whole(query, each) for each in witnesses)
 
 
 def _propose(query: Query, tables: Mapping[str, Table], base: Mapping[str, Row]) -> Iterator[CrossTemplate]:

@@ -70,6 +70,9 @@ class WitnessTemplate(Protocol):
     def build(self, n: int) -> Witness:
         """The witness with ``n`` optional rows."""
 
+    def rebase(self, tables: Mapping[str, Table], base: Mapping[str, Row]) -> WitnessTemplate:
+        """The same scheme for a query that reads further tables, with a row of each."""
+
 
 def is_confirmed(query: Query, witness: Witness, seed: int = 0, limit: StepLimit | None = None) -> bool:
     """Confirmed by brute force: for every subset of the universe, each probe shows if its row is in it.

@@ -8,57 +8,48 @@ witnesses of any size.  Rows are so far apart in time that no window of the quer
 
 from __future__ import annotations
 
-import random
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
-from decimal import Decimal
+from datetime import datetime, timedelta
 from itertools import islice, product, zip_longest
 from typing import Any
 
 from millpond.analysis.rank_filters import find_rank_limit
+from millpond.analysis.witness.base_rows import FIRST, SPAN, STEP, find_base_rows, shift_value
 from millpond.analysis.witness.model import StreamRow, Witness, WitnessTemplate
 from millpond.analysis.witness.whole_queries import (
+    CONFIRMED,
     Trial,
+    is_confirmed_in_large,
     is_confirmed_whole,
     is_retracting_whole,
     respects_checks,
 )
 from millpond.errors import WitnessSizeError
 from millpond.query.evaluate import Row
-from millpond.query.model import Column, Literal, Query, Ref, Table, WindowFunction
+from millpond.query.model import Query, Ref, Table, WindowFunction
 from millpond.query.trace import (
     Source,
     find_equal_columns,
     list_blocks,
     list_conditions,
-    list_derivations,
     list_selects,
     trace_column,
     trace_ref,
 )
-from millpond.query.trees import is_aggregate, refs, walk
-from millpond.query.types import Domain, Family
+from millpond.query.trees import is_aggregate, refs
+from millpond.query.types import Domain
 from millpond.query.window_functions import FunctionKind, find_kind, find_offset
-from millpond.runtime.query_sql import World, evaluate_worlds
+from millpond.runtime.query_sql import evaluate_worlds
 from millpond.runtime.row_queries import UncomputableError
 
-_MOST_CANDIDATES = 60
-_FIRST = datetime(2000, 1, 1)
-_FAR = datetime(9000, 1, 1)
 _SMALL = 3  # optional rows of the witnesses that are tried first
-_CONFIRMED = (6, 40)
 _BATCH = 150
 _FEW = 8
-_MOST_BASES = 4
 _MOST_RETRACTING = 40
 _MOST_ATTEMPTS = 60
 _MOST_TEMPLATES = 600
 _MOST_ROWS = 1_000
-# The time between two rows: longer than a calendar year, unless the witness is very large.
-_STEP = timedelta(days=400)
-_SPAN = timedelta(days=6_000 * 365)
 
 
 @dataclass(frozen=True)
@@ -90,7 +81,7 @@ class Template:
 
     def build(self, n: int) -> Witness:
         """The witness with ``n`` optional rows."""
-        clock, step = _FIRST, self._find_step(n)
+        clock, step = FIRST, self._find_step(n)
         setup = []
         for name, table in self.tables.items():
             is_keyed = any(owner == name for owner, _ in self.keys)
@@ -109,6 +100,10 @@ class Template:
         probes = [tuple(self._make_probe(k, n, clock, step)) for k in range(1, n + 1)]
         return Witness(tuple(setup), tuple(universe), tuple(probes), self.compare)
 
+    def rebase(self, tables: Mapping[str, Table], base: Mapping[str, Row]) -> Template:
+        """The same scheme for a query that reads further tables, with a row of each."""
+        return replace(self, tables=tables, base={**base, **self.base})
+
     def _make_probe(self, k: int, n: int, clock: datetime, step: timedelta) -> Iterator[StreamRow]:
         key = n + 1 if self.fresh else k
         level = self.slope * k + self.rise * (n + 2)
@@ -119,7 +114,7 @@ class Template:
     def _find_step(self, n: int) -> timedelta:
         """The time between two rows; shorter in a witness that would otherwise not fit into the calendar."""
         rows = (n + 2) * (len(self.tables) + self.before) + self._count_probe(n)
-        return min(_STEP, _SPAN / rows)
+        return min(STEP, SPAN / rows)
 
     def _count_probe(self, n: int) -> int:
         return self.count * (n if self.long else 1)
@@ -185,9 +180,10 @@ class _Search:
                 retracting += [template for template, is_confirmed in tried if not is_confirmed]
                 if self.attempts > _MOST_ATTEMPTS:
                     return None
-            found = self._confirm(self._vary_retracting(retracting))
-            if found is not None:
-                return found
+            for variants in self._vary_retracting(retracting):
+                found = self._confirm(variants)
+                if found is not None:
+                    return found
         return None
 
     def _confirm(self, promising: Sequence[Template]) -> Template | None:
@@ -199,24 +195,21 @@ class _Search:
                 self.attempts += 1
                 if self.attempts > _MOST_ATTEMPTS:
                     return None
-                if self._is_confirmed_in_large(template):
+                if is_confirmed_in_large(self.query, template):
                     return template
         return None
 
-    def _vary_retracting(self, retracting: Sequence[Template]) -> list[Template]:
+    def _vary_retracting(self, retracting: Sequence[Template]) -> Iterator[list[Template]]:
         """Variants of templates whose probes take back the row that they are about.
 
         The answer is then a table to be maintained, which any probe shows that leaves that row in it.
         """
         taken_back = [template for template, _ in self._try(retracting[:_MOST_RETRACTING], _SMALL)]
-        taken_back = [
-            template
-            for template in taken_back[:_FEW]
-            if respects_checks(self.tables, witness := template.build(_CONFIRMED[-1]))
-            and is_retracting_whole(self.query, witness)
-        ]
-        shown = [replace(template, fresh=True, compare="answer") for template in taken_back]
-        return [replace(template, rise=rise) for template in shown for rise in (1, -1, 0)]
+        for template in taken_back[:_FEW]:
+            witness = template.build(CONFIRMED[-1])
+            if respects_checks(self.tables, witness) and is_retracting_whole(self.query, witness):
+                shown = replace(template, fresh=True, compare="answer")
+                yield [replace(shown, rise=rise) for rise in (1, -1, 0)]
 
     def _try(self, batch: Sequence[Template], n: int) -> list[tuple[Template, bool]]:
         """The templates whose probes show ``n`` rows, and whether they show them by rows that they add."""
@@ -235,12 +228,6 @@ class _Search:
             elif trial.is_retracting(own):
                 found.append((template, False))
         return found
-
-    def _is_confirmed_in_large(self, template: Template) -> bool:
-        witnesses = [template.build(n) for n in _CONFIRMED]
-        if not all(respects_checks(self.tables, each) for each in witnesses):
-            return False
-        return all(is_confirmed_whole(self.query, each) for each in witnesses)
 
     def _propose(self, base: Mapping[str, Row]) -> Iterator[Template]:
         """Templates with optional rows of each stream, in turn."""
@@ -336,109 +323,3 @@ class _Search:
 
     def _widen(self, source: Source) -> frozenset[Source]:
         return frozenset({source}.union(*(each for each in self.equal if source in each)))
-
-
-# --- values --------------------------------------------------------------------------------------------
-
-
-def shift_value(column: Column, value: Any, by: int) -> Any:
-    """The value that comes ``by`` steps after another one; strings are ordered by their last part."""
-    if by == 0 or value is None:
-        return value
-    match column.type.family:
-        case Family.NUMBER:
-            return value + Decimal(by) if isinstance(value, Decimal) else value + by
-        case Family.STRING:
-            return f"{value}{1_000_000 + by}" if by > 0 else f"{value}!{1_000_000 + by}"
-        case Family.DATE:
-            return value + timedelta(days=by)
-        case Family.TIME:
-            return value + timedelta(seconds=by)
-        case _:
-            return value
-
-
-def find_base_rows(
-    query: Query, tables: Mapping[str, Table], equal: Sequence[set[Source]]
-) -> list[dict[str, Row]]:
-    """Some choices of a row of each table such that the query has an answer."""
-    choices = _list_choices(query, tables)
-    rng = random.Random(0)
-    candidates: list[dict[str, Row]] = []
-    for number in range(_MOST_CANDIDATES):
-        picked: dict[Source, Any] = {}
-        for name, table in tables.items():
-            for column in table.columns:
-                values = choices[column.type.family]
-                value = values[number % len(values)] if number < _MOST_CANDIDATES / 4 else rng.choice(values)
-                same = next((each for each in equal if (name, column.name) in each), {(name, column.name)})
-                known = next((picked[each] for each in same if each in picked), value)
-                is_time = column.name == table.time
-                picked[name, column.name] = _FIRST if is_time else _convert(column, known)
-        candidate: dict[str, Row] = {
-            n: {c.name: picked[n, c.name] for c in t.columns} for n, t in tables.items()
-        }
-        if candidate not in candidates:
-            candidates.append(candidate)
-    seconds = timedelta(seconds=1)
-    pairs = list(product(candidates, ((1, seconds), (3, seconds), (3, _STEP))))
-    answers = evaluate_worlds(query, [{}, *(_repeat_rows(tables, rows, *spacing) for rows, spacing in pairs)])
-    found: list[dict[str, Row]] = []
-    for (rows, _), answer in zip(pairs, answers[1:], strict=True):
-        if answer != answers[0] and rows not in found:
-            found.append(rows)
-    return found[:_MOST_BASES]
-
-
-def _repeat_rows(tables: Mapping[str, Table], rows: Mapping[str, Row], copies: int, step: timedelta) -> World:
-    """So many copies of each row, a step of time apart; one of a row of a relation."""
-    world = {}
-    for name, table in tables.items():
-        times = [_FIRST + step * i for i in range(copies if table.streaming else 1)]
-        world[name] = [{**rows[name], **({table.time: time} if table.time else {})} for time in times]
-    return world
-
-
-def _list_choices(query: Query, tables: Mapping[str, Table]) -> dict[Family, list[Any]]:
-    """Values to try for columns of each type: simple ones, and those around the constants of the query."""
-    numbers, strings, days, times = [1], ["a"], [date(2000, 1, 1)], [_FAR]
-    flags = [True, False]
-    conditions = [condition for _, condition in list_conditions(query)]
-    conditions += [check for table in tables.values() for check in table.checks]
-    for text in list_derivations(query):
-        strings += [each.strip("%_") for each in re.findall(r"'([^']*)'", text)]
-        numbers += [int(each) + d for each in re.findall(r"\b[0-9]{1,9}\b", text) for d in (0, 1, -1)]
-    for condition in conditions:
-        for node in walk(condition):
-            if not isinstance(node, Literal) or node.value is None or isinstance(node.value, timedelta):
-                continue
-            match node.value:
-                case bool():
-                    pass
-                case str():
-                    strings.append(node.value)
-                case datetime():
-                    times += [node.value, node.value + timedelta(days=1), node.value - timedelta(days=1)]
-                case date():
-                    days += [node.value + timedelta(days=d) for d in (0, 1, -1)]
-                case _:
-                    numbers += [int(node.value) + d for d in (0, 1, -1)]
-    return {
-        Family.NUMBER: list(dict.fromkeys(numbers)),
-        Family.STRING: list(dict.fromkeys(strings)),
-        Family.BOOLEAN: flags,
-        Family.DATE: list(dict.fromkeys(days)),
-        Family.TIME: list(dict.fromkeys(times)),
-    }
-
-
-def _convert(column: Column, value: Any) -> Any:
-    """The value in the type of a column."""
-    type_ = column.type
-    if type_.family is not Family.NUMBER:
-        return value
-    if type_.domain is Domain.DENSE:
-        return float(value)
-    if type_.low is not None and type_.high is not None:
-        value = int(min(max(value, type_.low), type_.high))
-    return Decimal(value) if type_.scale is not None else value

@@ -8,15 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness
+from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness, WitnessTemplate
 from millpond.query.evaluate import Row, compile_condition
 from millpond.query.model import Query, Table
 from millpond.query.types import Family
 from millpond.runtime.query_sql import World, evaluate_worlds
 
-# How many pairs of subsets, and how many other subsets, are tried of a large witness.
-_FLIPS = 30
-_SUBSETS = 6
+# How many pairs of subsets that differ in one row, and how many other subsets, are tried of a large witness.
+_FLIPS = 16
+_SUBSETS = 4
+# The numbers of optional rows with which a template is confirmed before a query is called unbounded.
+CONFIRMED = (6, 40)
 
 Answer = Counter[tuple[Any, ...]]
 
@@ -30,12 +32,20 @@ def is_confirmed_whole(query: Query, witness: Witness, seed: int = 0) -> bool:
     return trial.is_confirmed(evaluate_worlds(query, trial.worlds))
 
 
+def is_confirmed_in_large(query: Query, template: WitnessTemplate) -> bool:
+    """Whether witnesses of several sizes are confirmed, the largest of which has 40 optional rows."""
+    witnesses = [template.build(n) for n in CONFIRMED]
+    if not all(respects_checks(template.tables, each) for each in witnesses):
+        return False
+    return all(is_confirmed_whole(query, each) for each in witnesses)
+
+
 def is_retracting_whole(query: Query, witness: Witness, seed: int = 0) -> bool:
     """Whether each probe takes back rows that show whether its row was there, however many others were.
 
     A bounded query may take back its last few rows; only a large witness tells the difference.
     """
-    trial = _choose_worlds(witness, seed)
+    trial = Trial(witness, _choose_flips(len(witness.universe), random.Random(seed)))
     return trial.is_retracting(evaluate_worlds(query, trial.worlds))
 
 
@@ -44,11 +54,17 @@ def _choose_worlds(witness: Witness, seed: int) -> Trial:
     if n <= EXHAUSTIVE:
         return Trial(witness, [(s, k) for s in range(1 << n) for k in range(n)])
     rng = random.Random(seed)
-    flips = [(rng.getrandbits(n) | 1 << k, k) for k in (rng.randrange(n) for _ in range(_FLIPS))]
+    flips = _choose_flips(n, rng)
     subsets = sorted({rng.getrandbits(n) for _ in range(_SUBSETS)})
     pairs = [(a, b, (a ^ b).bit_length() - 1) for a, b in combinations(subsets, 2)]
-    wanted = [*flips, *((s & ~(1 << k), k) for s, k in flips)]
-    return Trial(witness, [*wanted, *((s, k) for a, b, k in pairs for s in (a, b))])
+    return Trial(witness, [*flips, *((s, k) for a, b, k in pairs for s in (a, b))])
+
+
+def _choose_flips(n: int, rng: random.Random) -> list[tuple[int, int]]:
+    """Random subsets with and without a row, and that row: the first, the last, and some between."""
+    rows = [i * (n - 1) // (_FLIPS - 1) for i in range(_FLIPS)]
+    flips = [(rng.getrandbits(n) | 1 << k, k) for k in rows]
+    return [*flips, *((s & ~(1 << k), k) for s, k in flips)]
 
 
 class Trial:
@@ -126,6 +142,7 @@ def respects_checks(tables: Mapping[str, Table], witness: Witness) -> bool:
             low, high = column.type.low, column.type.high
             if column.type.family is not Family.NUMBER or low is None or high is None:
                 continue
-            if any(row[column.name] is not None and not low <= row[column.name] <= high for row in rows):
+            values = [row[column.name] for row in rows if row[column.name] is not None]
+            if values and not (low <= min(values) and max(values) <= high):
                 return False
     return True

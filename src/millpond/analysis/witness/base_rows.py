@@ -1,0 +1,129 @@
+"""The rows from which witnesses of whole queries start: one of each table, such that there is an answer."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import product
+from typing import Any
+
+from millpond.query.evaluate import Row
+from millpond.query.model import Column, Literal, Query, Table
+from millpond.query.trace import Source, list_conditions, list_derivations
+from millpond.query.trees import walk
+from millpond.query.types import Domain, Family
+from millpond.runtime.query_sql import World, evaluate_worlds
+
+FIRST = datetime(2000, 1, 1)
+# The time between two rows: longer than a calendar year, unless the witness is very large.
+STEP = timedelta(days=400)
+SPAN = timedelta(days=6_000 * 365)
+_FAR = datetime(9000, 1, 1)
+_MOST_CANDIDATES = 60
+_MOST_BASES = 4
+
+
+def shift_value(column: Column, value: Any, by: int) -> Any:
+    """The value that comes ``by`` steps after another one; strings are ordered by their last part."""
+    if by == 0 or value is None:
+        return value
+    match column.type.family:
+        case Family.NUMBER:
+            return value + Decimal(by) if isinstance(value, Decimal) else value + by
+        case Family.STRING:
+            return f"{value}{1_000_000 + by}" if by > 0 else f"{value}!{1_000_000 + by}"
+        case Family.DATE:
+            return value + timedelta(days=by)
+        case Family.TIME:
+            return value + timedelta(seconds=by)
+        case _:
+            return value
+
+
+def find_base_rows(
+    query: Query, tables: Mapping[str, Table], equal: Sequence[set[Source]]
+) -> list[dict[str, Row]]:
+    """Some choices of a row of each table such that the query has an answer."""
+    choices = _list_choices(query, tables)
+    rng = random.Random(0)
+    candidates: list[dict[str, Row]] = []
+    for number in range(_MOST_CANDIDATES):
+        picked: dict[Source, Any] = {}
+        for name, table in tables.items():
+            for column in table.columns:
+                values = choices[column.type.family]
+                value = values[number % len(values)] if number < _MOST_CANDIDATES / 4 else rng.choice(values)
+                same = next((each for each in equal if (name, column.name) in each), {(name, column.name)})
+                known = next((picked[each] for each in same if each in picked), value)
+                is_time = column.name == table.time
+                picked[name, column.name] = FIRST if is_time else _convert(column, known)
+        candidate: dict[str, Row] = {
+            n: {c.name: picked[n, c.name] for c in t.columns} for n, t in tables.items()
+        }
+        if candidate not in candidates:
+            candidates.append(candidate)
+    seconds = timedelta(seconds=1)
+    pairs = list(product(candidates, ((1, seconds), (3, seconds), (3, STEP))))
+    answers = evaluate_worlds(query, [{}, *(_repeat_rows(tables, rows, *spacing) for rows, spacing in pairs)])
+    found: list[dict[str, Row]] = []
+    for (rows, _), answer in zip(pairs, answers[1:], strict=True):
+        if answer != answers[0] and rows not in found:
+            found.append(rows)
+    return found[:_MOST_BASES]
+
+
+def _repeat_rows(tables: Mapping[str, Table], rows: Mapping[str, Row], copies: int, step: timedelta) -> World:
+    """So many copies of each row, a step of time apart; one of a row of a relation."""
+    world = {}
+    for name, table in tables.items():
+        times = [FIRST + step * i for i in range(copies if table.streaming else 1)]
+        world[name] = [{**rows[name], **({table.time: time} if table.time else {})} for time in times]
+    return world
+
+
+def _list_choices(query: Query, tables: Mapping[str, Table]) -> dict[Family, list[Any]]:
+    """Values to try for columns of each type: simple ones, and those around the constants of the query."""
+    numbers, strings, days, times = [1], ["a"], [date(2000, 1, 1)], [_FAR]
+    flags = [True, False]
+    conditions = [condition for _, condition in list_conditions(query)]
+    conditions += [check for table in tables.values() for check in table.checks]
+    for text in list_derivations(query):
+        strings += [each.strip("%_") for each in re.findall(r"'([^']*)'", text)]
+        numbers += [int(each) + d for each in re.findall(r"\b[0-9]{1,9}\b", text) for d in (0, 1, -1)]
+    for condition in conditions:
+        for node in walk(condition):
+            if not isinstance(node, Literal) or node.value is None or isinstance(node.value, timedelta):
+                continue
+            match node.value:
+                case bool():
+                    pass
+                case str():
+                    strings.append(node.value)
+                case datetime():
+                    times += [node.value, node.value + timedelta(days=1), node.value - timedelta(days=1)]
+                case date():
+                    days += [node.value + timedelta(days=d) for d in (0, 1, -1)]
+                case _:
+                    numbers += [int(node.value) + d for d in (0, 1, -1)]
+    return {
+        Family.NUMBER: list(dict.fromkeys(numbers)),
+        Family.STRING: list(dict.fromkeys(strings)),
+        Family.BOOLEAN: flags,
+        Family.DATE: list(dict.fromkeys(days)),
+        Family.TIME: list(dict.fromkeys(times)),
+    }
+
+
+def _convert(column: Column, value: Any) -> Any:
+    """The value in the type of a column."""
+    type_ = column.type
+    if type_.family is not Family.NUMBER:
+        return value
+    if type_.domain is Domain.DENSE:
+        return float(value)
+    if type_.low is not None and type_.high is not None:
+        value = int(min(max(value, type_.low), type_.high))
+    return Decimal(value) if type_.scale is not None else value

@@ -1,0 +1,45 @@
+"""Finds a template of witnesses for a query with blocks or window functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from millpond.analysis.witness.base_rows import find_base_rows
+from millpond.analysis.witness.cross_templates import find_cross_template
+from millpond.analysis.witness.model import WitnessTemplate
+from millpond.analysis.witness.templates import find_template
+from millpond.analysis.witness.whole_queries import is_confirmed_in_large
+from millpond.query.model import Query, Windowed
+from millpond.query.trace import find_equal_columns, list_blocks
+from millpond.runtime.row_queries import UncomputableError
+
+
+def find_whole_template(query: Query, known: Iterable[WitnessTemplate | None] = ()) -> WitnessTemplate | None:
+    """A template whose witnesses are confirmed on the whole query; None if none is found.
+
+    ``known`` are templates of blocks that the query reads: what makes a block unbounded often makes the query
+    unbounded, too.
+    """
+    found = _find_inherited(query, [each for each in known if each is not None])
+    if found is not None:
+        return found
+    if any(isinstance(table.block, Windowed) for table in query.tables.values()):
+        return find_template(query) or find_cross_template(query)
+    has_functions = any(True for _ in list_blocks(query))
+    return find_cross_template(query) or (find_template(query) if has_functions else None)
+
+
+def _find_inherited(query: Query, known: list[WitnessTemplate]) -> WitnessTemplate | None:
+    tables = query.declared_tables
+    try:
+        for template in known:
+            base = {}
+            if tables.keys() != template.tables.keys():
+                base = next(iter(find_base_rows(query, tables, find_equal_columns(query))), {})
+            if base or tables.keys() == template.tables.keys():
+                widened = template.rebase(tables, base)
+                if is_confirmed_in_large(query, widened):
+                    return widened
+    except UncomputableError:
+        return None
+    return None
