@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
-from millpond.analysis.decide import check
-from millpond.analysis.verdict import Reason, Verdict
-from millpond.errors import MillpondError, NotUnboundedError, SqlError, WitnessSizeError
-from millpond.plan.state import Kept, KeptColumn, State
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from millpond.analysis.decide import check
+    from millpond.analysis.verdict import Reason, Verdict
+    from millpond.errors import MillpondError, NotUnboundedError, SqlError, WitnessSizeError
+    from millpond.plan.state import Kept, KeptColumn, State
+    from millpond.policies.registry import PolicyChoice
 
 __all__ = [
     "Kept",
@@ -25,10 +30,30 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+# The modules of the public names.  They are imported at the first use: Spark's Python workers import this
+# package as well, and need none of them.
+_MODULES = {
+    "Kept": "plan.state",
+    "KeptColumn": "plan.state",
+    "MillpondError": "errors",
+    "NotUnboundedError": "errors",
+    "Reason": "analysis.verdict",
+    "SqlError": "errors",
+    "State": "plan.state",
+    "Verdict": "analysis.verdict",
+    "WitnessSizeError": "errors",
+    "check": "analysis.decide",
+}
 
-    from millpond.policies.registry import PolicyChoice
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def sql(

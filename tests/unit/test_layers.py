@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,3 +116,13 @@ def test_the_architecture_page_has_the_same_table() -> None:
     rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| `")]
     documented = {package.strip(" `"): set(re.findall(r"`(\w+)`", allowed)) for package, allowed in rows}
     assert documented == ALLOWED
+
+
+def test_workers_import_only_what_they_run() -> None:
+    """Every Python worker of Spark imports the operators; the front end and the analysis stay out."""
+    script = (
+        "import sys; from millpond.spark.operators import exact, over, timed; print(*sys.modules, sep='\\n')"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    unwanted = ("sqlglot", "scipy", "numba", "sqlalchemy", "millpond.frontend", "millpond.analysis")
+    assert not set(unwanted) & set(found.split())

@@ -37,6 +37,9 @@ _SQL_DEFAULTS = {
     # With any lower value, Spark measures the Arrow batch after every row.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+    # With it, Spark runs mappers and stateful operators in separate Python workers, which import everything
+    # again.  Errors are worded by us in any case.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # Each task writes results and rejected rows to two files at once; without this, Spark sorts them first.
     "spark.sql.maxConcurrentOutputFileWriters": "4",
     # A run reads the recent progress several times a second; fewer than 20 batches finish in between.
