@@ -12,7 +12,7 @@ from math import prod
 
 from sqlglot import exp
 
-from millpond.frontend.row_facts import find_integer_range, read_value
+from millpond.frontend.row_facts import find_integer_range, is_positive_remainder, read_value
 from millpond.query.finite_columns import count_values_up_to
 from millpond.query.model import Comparison, Condition, Literal, Op, Or, Ref, Table
 from millpond.query.trees import conjuncts
@@ -55,7 +55,8 @@ def count_values(table: Table, row: exp.Expr) -> int | None:
                 return found
     if type(row) in _FIELDS:
         return _FIELDS[type(row)]
-    if isinstance(row, exp.Mod | exp.BitwiseAnd) and all(_is_integer(table, each) for each in _operands(row)):
+    is_range = isinstance(row, exp.Mod | exp.BitwiseAnd) or is_positive_remainder(row)
+    if is_range and all(_is_integer(table, each) for each in _operands(row)):
         low, high = find_integer_range(row)
         if low is not None and high is not None:
             return high - low + 1

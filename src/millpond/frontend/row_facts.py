@@ -78,17 +78,25 @@ def _list_values(row: exp.Expr, type_: SqlType) -> list[Literal]:
 
 
 def find_integer_range(row: exp.Expr) -> tuple[int | None, int | None]:
-    """The range of the integers ``x % n``, ``x & n`` and ``LEAST(GREATEST(x, a), b)``."""
+    """The range of the integers ``x % n``, ``pmod(x, n)``, ``x & n`` and ``LEAST(GREATEST(x, a), b)``."""
     if isinstance(row, exp.Mod):
         modulus = read_value(_strip(row.expression))
         if type(modulus) is int and modulus != 0:
             return 1 - abs(modulus), abs(modulus) - 1
+    if is_positive_remainder(row):
+        modulus = read_value(_strip(row.expressions[1]))
+        return (0, modulus - 1) if type(modulus) is int and modulus > 0 else (None, None)
     if isinstance(row, exp.BitwiseAnd):
         masks = [v for each in (row.this, row.expression) if type(v := read_value(each)) is int and v >= 0]
         return (0, min(masks)) if masks else (None, None)
     if isinstance(row, exp.Least | exp.Greatest):
         return _find_limit(row, exp.Greatest), _find_limit(row, exp.Least)
     return None, None
+
+
+def is_positive_remainder(row: exp.Expr) -> bool:
+    """Whether an expression is ``pmod(x, n)``, which sqlglot does not know."""
+    return isinstance(row, exp.Anonymous) and row.name.lower() == "pmod" and len(row.expressions) == 2
 
 
 def _find_limit(row: exp.Expr, kind: type[exp.Expr]) -> int | None:
