@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 import millpond
 from millpond.cli.exits import ExitCode
 from millpond.errors import MillpondError, RunError
-from millpond.spark.session import _check_master, _launch_error, make_session, open_session
+from millpond.spark.jvm import _launch_error
+from millpond.spark.session import _check_master, make_session, open_session
 
 QUERY = "CREATE STREAMING TABLE S (A INT) USING json OPTIONS (path '.'); SELECT A FROM S;"
 

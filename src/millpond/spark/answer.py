@@ -19,6 +19,7 @@ from millpond.query.types import TIMESTAMP, find_type
 from millpond.runtime.aggregates import call_sql
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, expression_sql
+from millpond.spark.operators.lazy import LazyProcessor
 from millpond.spark.operators.output import TAIL_SCHEMA
 from millpond.spark.operators.shard import ShardProcessor
 from millpond.spark.sources.schema import spark_schema, spark_type
@@ -245,7 +246,7 @@ def apply_processor(
         reduce(DataFrame.unionAll, payloads)
         .groupBy("shard")
         .transformWithStateInPandas(
-            processor, f"{output}, {TAIL_SCHEMA}", outputMode="append", timeMode="none"
+            LazyProcessor(processor), f"{output}, {TAIL_SCHEMA}", outputMode="append", timeMode="none"
         )
     )
     # Rows of a bag occur several times, also beside the groups of a UNION ALL.

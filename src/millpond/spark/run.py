@@ -32,6 +32,7 @@ from millpond.spark.engines import choose_engine
 from millpond.spark.failure import find_cause
 from millpond.spark.files import Files
 from millpond.spark.job import Engine, Job, RejectedRows
+from millpond.spark.jvm import begin_launch
 from millpond.spark.late_rows import count_dropped_groups
 from millpond.spark.metrics import MetricsFile, Tally, count_scans, open_metrics
 from millpond.spark.options import RunOptions
@@ -65,10 +66,13 @@ def run(
     allowance = admit(verdict, options.memory, options.policy, folder)
     bound = verdict.state.entries if allowance.budget is None else allowance.budget.memory
 
+    packages = find_packages(verdict.query.declared_tables.values())
+    begin_launch(options.master, packages)
+
     def work(stop: Stop) -> Snapshot:
         report(Snapshot(Phase.STARTING, state_bound=bound))
         try:
-            with open_session(options.master, find_packages(verdict.query.declared_tables.values())) as spark:
+            with open_session(options.master, packages) as spark:
                 settled, allowed = _settle_types(spark, verdict, allowance, folder, options)
                 prepared = _prepare(spark, settled, allowed, folder, options)
                 tally = Tally(bound, prepared.count_scans(), began, *_find_promises(settled))

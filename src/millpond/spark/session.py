@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import socket
-import sys
 import warnings
 import zipfile
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from subprocess import Popen
 from threading import Thread
-from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException, PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from millpond.errors import MillpondError, RunError
-from millpond.spark.connectors import describe_kafka_download
 from millpond.spark.failure import find_cause
+from millpond.spark.jvm import launch_jvm
+from millpond.spark.worker_daemon import DAEMON_MODULE
 
 # Settings that apply unless spark-defaults.conf, the environment or the caller's session sets them.
 _SQL_DEFAULTS = {
@@ -49,8 +45,6 @@ _DEFAULTS = {"spark.app.name": "millpond", "spark.ui.enabled": "false"}
 _FIXED = {"spark.sql.session.timeZone": "UTC"}
 _MASTER = re.compile(r"local(\[.*\])?|local-cluster\[.*\]|yarn|(spark|k8s)://.+")
 _PATIENCE = 5.0  # seconds for a master to answer
-_launched: list[Popen[bytes]] = []  # the JVM of Spark, if this process started it
-_JAVA_REMEDY = "install Java 17 or newer (e.g. openjdk-17-jre-headless) or set JAVA_HOME to one"
 
 
 def make_session(
@@ -92,16 +86,6 @@ def open_session(master: str | None = None, packages: str | None = None) -> Iter
                     spark.stop()
 
 
-def kill_spark() -> None:
-    """Kill the JVM of a Spark that this process started; leave any other Spark alone."""
-    if _launched:
-        server: Any = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
-        if server is not None:
-            server.handle_error = lambda *_: None  # otherwise it prints an error about the lost connection
-        _launched.pop().kill()
-        SparkContext._gateway = SparkContext._jvm = None
-
-
 def set_partitions(spark: SparkSession, partitions: int | None) -> None:
     """Set the number of state partitions (default: one per core)."""
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions or spark.sparkContext.defaultParallelism))
@@ -129,29 +113,11 @@ def _is_not_from_spark(record: logging.LogRecord) -> bool:
 # --- starting Spark ----------------------------------------------------------------------------------
 
 
-class _LogTail:
-    """The last lines that a process prints, read at once so that the process never blocks."""
-
-    def __init__(self, descriptor: int, lines: int = 200) -> None:
-        self._lines: deque[str] = deque(maxlen=lines)
-        self._thread = Thread(target=self._read, args=(descriptor,), name="spark-log", daemon=True)
-        self._thread.start()
-
-    def _read(self, descriptor: int) -> None:
-        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as stream:
-            self._lines.extend(stream)
-
-    def read_to_end(self) -> str:
-        """The lines that the process has printed when it has ended."""
-        self._thread.join(timeout=2)
-        return "".join(self._lines)
-
-
 def _start_spark(master: str | None, packages: str | None) -> SparkSession:
     if master is not None:
         _check_master(master)
     if SparkContext._gateway is None:
-        _launch_jvm(master, packages)
+        launch_jvm(master, packages)
     conf = SparkConf()  # contains what spark-submit has read from spark-defaults.conf and the environment
     for key, value in {**_DEFAULTS, **_SQL_DEFAULTS}.items():
         conf.setIfMissing(key, value)
@@ -161,53 +127,30 @@ def _start_spark(master: str | None, packages: str | None) -> SparkSession:
         conf.set("spark.app.name", _DEFAULTS["spark.app.name"])
     conf.set("spark.ui.showConsoleProgress", "false")
     conf.set("spark.master", master or conf.get("spark.master") or "local[*]")
+    is_local = re.match(r"local(\[|$)", conf.get("spark.master") or "") is not None
+    if is_local:  # elsewhere, the package arrives with the first task
+        conf.setIfMissing("spark.python.daemon.module", DAEMON_MODULE)
     try:
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
     except (Py4JError, PySparkException) as error:
         raise RunError(f"Spark did not start: {find_cause(error)}") from None
-    if re.match(r"local(\[|$)", spark.sparkContext.master or "") is None:
+    if is_local:
+        Thread(target=_warm_up, args=(spark,), name="millpond-warm-up", daemon=True).start()
+    else:
         _ship_package(spark.sparkContext)
     return spark
 
 
-def _launch_jvm(master: str | None, packages: str | None) -> None:
-    """Start Spark's JVM.  Its log is discarded, because errors arrive as exceptions."""
-    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        os.environ.setdefault(name, sys.executable)
-    conf = SparkConf(loadDefaults=False)
-    if master is not None:
-        conf.set("spark.master", master)
-    if packages is not None:
-        conf.set("spark.jars.packages", packages)
-    reader, writer = os.pipe()
-    tail = _LogTail(reader)
-    failed = False
-    try:
-        # In its own process session, a Ctrl-C on the terminal does not kill the Python workers.
-        settings = {"stdout": writer, "stderr": writer, "start_new_session": True}
-        gateway = launch_gateway(conf, settings)  # type: ignore[no-untyped-call]
-    except (PySparkRuntimeError, OSError):
-        failed = True
-    finally:
-        os.close(writer)
-    if failed:
-        raise _launch_error(tail.read_to_end())
-    _launched[:] = [gateway.proc]
-    SparkContext._ensure_initialized(gateway=gateway)
+def _warm_up(spark: SparkSession) -> None:
+    """Start Python workers, and load the classes that run a job, while the query is being planned."""
+    cores = spark.sparkContext.defaultParallelism
+    with suppress(Exception):  # the query itself will report it
+        rows = spark.range(0, cores, 1, cores).mapInArrow(_pass_on, "id BIGINT")
+        rows.write.format("noop").mode("overwrite").save()
 
 
-def _launch_error(log: str) -> RunError:
-    """Why the JVM did not start, from what it printed."""
-    if "UnsupportedClassVersionError" in log:
-        return RunError("Spark needs Java 17 or newer, but an older version was found", remedy=_JAVA_REMEDY)
-    if "JAVA_HOME is not set" in log or re.search(r"bin/java: (No such file|not found|cannot execute)", log):
-        return RunError("Spark needs Java 17 or newer, but no Java was found", remedy=_JAVA_REMEDY)
-    if "unresolved dependency" in log and "kafka" in log:
-        return RunError("Spark cannot download its Kafka connector", remedy=describe_kafka_download())
-    noise = ("\t", "WARNING")
-    lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith(noise)]
-    error = next((line for line in lines if "rror" in line or "xception" in line), lines[-1] if lines else "")
-    return RunError(f"Spark's Java process did not start{f': {error}' if error else ''}")
+def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
 
 
 # --- clusters ----------------------------------------------------------------------------------------

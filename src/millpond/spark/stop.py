@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self, TypeVar
 
-from millpond.spark.session import kill_spark
+from millpond.spark.jvm import kill_spark
 
 T = TypeVar("T")
 _POLL = 0.1  # seconds

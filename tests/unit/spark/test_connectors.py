@@ -11,7 +11,7 @@ from millpond.frontend.parse import parse
 from millpond.query.model import Table
 from millpond.spark import connectors
 from millpond.spark.connectors import find_packages, name_kafka_package
-from millpond.spark.session import _launch_error
+from millpond.spark.jvm import _launch_error
 
 PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 

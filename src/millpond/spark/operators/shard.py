@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark import TaskContext
+from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
 from millpond.runtime.duckdb import DuckDb
+from millpond.spark.operators.lazy import STATE
 from millpond.spark.operators.output import build_note_rows, to_pandas
 
 if TYPE_CHECKING:
@@ -22,22 +25,27 @@ WHOLE = -1
 
 @lru_cache(maxsize=2)
 def get_worker_duckdb(threads: int = 1) -> DuckDb:
-    """The DuckDB of this worker process."""
+    """The DuckDB of this worker process.
+
+    Spark collects the garbage of a worker after every task: from now on, not among all that was imported.
+    """
+    if TaskContext.get() is not None:
+        gc.freeze()
     return DuckDb(threads)
 
 
 class ShardProcessor(StatefulProcessor):
-    """Holds the state of a shard as binary values by integer key, and lets notes pass through.
-
-    The name and the schema of the map state are part of every checkpoint.
-    """
+    """Holds the state of a shard as binary values by integer key, and lets notes pass through."""
 
     def __init__(self, width: int, types: Sequence[str] | None) -> None:
         self.width = width  # of the select list
         self.types = types  # DuckDB types of the select list; None leaves them as DuckDB infers them
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getMapState("synopsis", "chunk INT", "data BINARY")
+        self.use_state(handle.getMapState(*STATE))
+
+    def use_state(self, state: MapState) -> None:
+        self._state = state
 
     def close(self) -> None:
         pass
