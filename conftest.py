@@ -15,6 +15,8 @@ ROOT = Path(__file__).parent
 
 # Every JVM that tests start lives for minutes at most: the fast compiler alone takes 40 % less CPU time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Tests write no archive of Spark's classes into the home directory.
+os.environ.setdefault("MILLPOND_CACHE", "")
 
 
 def uses_spark(item: pytest.Item) -> bool:
