@@ -36,6 +36,7 @@ from millpond.analysis.verdict import (
     Verdict,
 )
 from millpond.analysis.violations import Failure
+from millpond.analysis.witness.model import WitnessTemplate
 from millpond.analysis.witness.search import SearchBudget, find_witness
 from millpond.analysis.witness.source import WitnessSource, find_having_constants
 from millpond.errors import WitnessSizeError
@@ -68,7 +69,7 @@ _MAX_FAILURES = 6
 # Rows of all candidates that are tried; a search of this size takes one to four seconds.
 _MAX_CANDIDATE_ROWS = 25_000
 # Rows that a candidate counts more if expressions are computed for it.
-_COMPUTED_ROWS = 200
+_COMPUTED_ROWS = 300
 
 
 def check(text: str) -> Verdict | list[Verdict]:
@@ -187,6 +188,10 @@ def _find_failures(select: Select, distinct: bool) -> list[tuple[Select, Failure
 def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> Verdict:
     """The verdict if a criterion fails: unbounded if a witness is confirmed, undetermined otherwise."""
     computes = query.filter is not None or any(map(list_opaque, query.selects))
+    template = _find_template(query) if query.projection else None
+    if template is not None:
+        found = remove_redundant(describe_violation(select, failure) for select, failure in failures)
+        return Verdict(UNBOUNDED, tuple(found), State(None, None), query, template=template)
     budget = SearchBudget(_MAX_CANDIDATE_ROWS, _COMPUTED_ROWS if computes else 0)
     for select, failure in failures[:_MAX_FAILURES]:
         source = WitnessSource(select, JoinRegions(failure.part), failure.violation, failure.aggregate)
@@ -211,6 +216,13 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
         cause = describe_violation(select, failure) if failure.violation.columns else None
         reasons.append(describe_undetermined(code, cause=cause))
     return _build_undetermined(query, remove_redundant(reasons))
+
+
+def _find_template(query: Query) -> WitnessTemplate | None:
+    """A template of witnesses that DuckDB confirms, with all that the query computes from its results."""
+    from millpond.analysis.witness.find_whole import find_whole_template  # here, as it imports DuckDB
+
+    return find_whole_template(query)
 
 
 def _find_confirmed(query: Query, source: WitnessSource, rows: int, budget: SearchBudget) -> bool | None:

@@ -26,6 +26,7 @@ from millpond.query.model import (
     Negation,
     Not,
     NotTrue,
+    Op,
     Or,
     Query,
     Ref,
@@ -100,6 +101,8 @@ def compile_condition(cond: Condition, slots: Mapping[str, int]) -> Truther:
     match cond:
         case Truth(value=value):
             return lambda _: value
+        case Comparison(left=Ref() as left, operator=op, right=Ref() as right):
+            return _compile_ref_comparison(left, op, right, slots)
         case Comparison(left=left, operator=op, right=right):
             a, b, compare = compile_expression(left, slots), compile_expression(right, slots), op.function
 
@@ -121,6 +124,18 @@ def compile_condition(cond: Condition, slots: Mapping[str, int]) -> Truther:
             return _compile_connective([compile_condition(c, slots) for c in operands], decisive=False)
         case Or(operands=operands):
             return _compile_connective([compile_condition(c, slots) for c in operands], decisive=True)
+
+
+def _compile_ref_comparison(left: Ref, op: Op, right: Ref, slots: Mapping[str, int]) -> Truther:
+    """A comparison of two columns, the condition that a join tests most often."""
+    compare = op.function
+    (i, x), (j, y) = ((slots[ref.occurrence], ref.column) for ref in (left, right))
+
+    def compare_columns(rows: Sequence[Row]) -> bool | None:
+        a, b = rows[i].get(x), rows[j].get(y)
+        return None if a is None or b is None else compare(a, b)
+
+    return compare_columns
 
 
 def _compile_connective(parts: list[Truther], decisive: bool) -> Truther:
@@ -166,7 +181,8 @@ class StepLimit:
 class Matcher:
     """Finds the matches of a condition: one row for each occurrence such that the condition is true.
 
-    It binds occurrence ``first`` first, and then always the one with the most conditions to test.
+    It binds occurrence ``first`` first, and then always the one with the most conditions to test.  Conditions
+    on one occurrence are tested first.
     """
 
     def __init__(
@@ -183,6 +199,8 @@ class Matcher:
                 waiting.append((used, truth))
             elif truth(()) is not True:
                 self._possible = False
+        self._alone = [[truth for used, truth in waiting if used == {i}] for i in range(len(aliases))]
+        waiting = [(used, truth) for used, truth in waiting if len(used) > 1]
         self._levels: list[tuple[int, list[Truther]]] = []
         bound: frozenset[int] = frozenset()
         left = list(range(len(aliases)))
@@ -205,7 +223,19 @@ class Matcher:
         if not rows:
             yield ()
             return
-        yield from self._extend([nothing] * len(rows), 0, rows)
+        match = [nothing] * len(rows)
+        yield from self._extend(match, 0, [self._filter(match, slot, each) for slot, each in enumerate(rows)])
+
+    def _filter(self, match: list[Row], slot: int, rows: Sequence[Row]) -> Sequence[Row]:
+        """The rows of an occurrence that pass the conditions on it alone."""
+        if not self._alone[slot]:
+            return rows
+        kept = []
+        for row in rows:
+            match[slot] = row
+            if all(test(match) is True for test in self._alone[slot]):
+                kept.append(row)
+        return kept
 
     def _extend(self, match: list[Row], level: int, rows: Sequence[Sequence[Row]]) -> Iterator[Match]:
         slot, tests = self._levels[level]

@@ -23,7 +23,7 @@ from millpond.analysis.witness.whole_queries import (
 )
 from millpond.query.evaluate import Row
 from millpond.query.model import Column, Query, Table
-from millpond.query.trace import Source, find_equal_columns
+from millpond.query.trace import Source, find_compared_columns, find_equal_columns
 from millpond.query.types import Domain, Family
 from millpond.runtime.query_sql import evaluate_worlds
 from millpond.runtime.row_queries import UncomputableError
@@ -173,7 +173,8 @@ def _try(query: Query, templates: Sequence[CrossTemplate]) -> tuple[list[CrossTe
 def _propose(query: Query, tables: Mapping[str, Table], base: Mapping[str, Row]) -> Iterator[CrossTemplate]:
     streams = [name for name, table in tables.items() if table.streaming]
     relations = frozenset(tables) - set(streams)
-    equal = find_equal_columns(query)
+    equal, compared = find_equal_columns(query), find_compared_columns(query)
+    yield from _propose_uncompared(tables, base, compared)
     for stream, prober in product(streams, streams):
         for keys, start in _list_keys(tables, equal, base, stream, prober):
             free = frozenset(c.name for c in _list_free(tables[stream]) if (stream, c.name) not in keys)
@@ -186,6 +187,19 @@ def _propose(query: Query, tables: Mapping[str, Table], base: Mapping[str, Row])
                 yield replace(first, unique=frozenset(), counted=True)
             if keys:
                 yield from (replace(first, unique=frozenset(), copies=2, slope=slope) for slope in (1, -1))
+
+
+def _propose_uncompared(
+    tables: Mapping[str, Table], base: Mapping[str, Row], compared: set[Source]
+) -> Iterator[CrossTemplate]:
+    """Optional rows that differ in the columns that no condition compares, and probes that join them all."""
+    streams = [name for name, table in tables.items() if table.streaming]
+    for stream, prober in product(streams, streams):
+        free = [c.name for c in _list_free(tables[stream]) if (stream, c.name) not in compared]
+        if stream != prober and free:
+            keys = frozenset({(stream, name) for name in free})
+            present = frozenset(tables) - {stream, prober}
+            yield CrossTemplate(base, tables, stream, prober, keys, frozenset(), 0, present, False)
 
 
 def _vary(template: CrossTemplate) -> Iterator[CrossTemplate]:

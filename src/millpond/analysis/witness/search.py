@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
-from itertools import chain, islice
-from typing import Any
+from itertools import islice, zip_longest
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ _FIRST_TIMESTAMP = datetime(2000, 1, 1)
 MAX_CANDIDATES = 400
 _MAX_RAMPS = 250
 
+_T = TypeVar("_T")
 # The side of all other values on which an unassigned (table, column) is placed: 1 above, -1 below, 0 at 0.
 Fill = Callable[[tuple[str, str]], int]
 
@@ -77,9 +78,10 @@ def find_witness(
     fills = _propose_fills(source)
     realiser = Realiser()
     misfit: WitnessSizeError | None = None
-    tried: Iterable[tuple[WitnessCandidate, Fill]] = chain(
-        islice(_with_propose_fills(source, propose_candidates(source, n), fills), MAX_CANDIDATES),
-        islice(_with_propose_fills(source, propose_median_candidates(source, n), fills), _MAX_RAMPS),
+    proposed = _with_propose_fills(source, propose_candidates(source, n), fills)
+    ramps = _with_propose_fills(source, propose_median_candidates(source, n), fills)
+    tried: Iterable[tuple[WitnessCandidate, Fill]] = _alternate(
+        islice(proposed, MAX_CANDIDATES), islice(ramps, _MAX_RAMPS)
     )
     if source.select.session is not None:
         tried = ((candidate, fill) for candidate in propose_session_candidates(source, n) for fill in fills)
@@ -102,6 +104,13 @@ def find_witness(
     if misfit is not None:
         raise misfit
     return None
+
+
+def _alternate(one: Iterable[_T], other: Iterable[_T]) -> Iterator[_T]:
+    """The elements of both, in turn."""
+    nothing = object()
+    pairs = zip_longest(one, other, fillvalue=nothing)
+    return (each for pair in pairs for each in pair if each is not nothing)  # type: ignore[misc]
 
 
 def _with_propose_fills(
