@@ -31,6 +31,7 @@ from millpond.query.model import Query, Ref, Table, WindowFunction
 from millpond.query.trace import (
     Source,
     find_equal_columns,
+    find_used_columns,
     list_blocks,
     list_conditions,
     list_selects,
@@ -47,7 +48,7 @@ _SMALL = 3  # optional rows of the witnesses that are tried first
 _BATCH = 150
 _FEW = 8
 _MOST_RETRACTING = 40
-_MOST_ATTEMPTS = 60
+_MOST_ATTEMPTS = 40
 _MOST_TEMPLATES = 600
 _MOST_ROWS = 1_000
 
@@ -167,6 +168,7 @@ class _Search:
         self.tables = query.declared_tables
         self.equal = find_equal_columns(query)
         self.functions = [f for block in list_blocks(query) for f in block.functions]
+        self.used = self._find_used_columns()
 
     def find(self) -> Template | None:
         for base in find_base_rows(self.query, self.tables, self.equal):
@@ -240,6 +242,7 @@ class _Search:
         partition = self._trace(c for f in self.functions for c in f.partition_by)
         table = self.tables[name]
         free = [c for c in table.columns if c.name != table.time and c.type.domain is not Domain.BOUNDED]
+        free = [c for c in free if (name, c.name) in self.used] or free
         levels = self._find_levels(name)
         named = self._find_named_columns(name)
         sets = [self._widen((name, column.name)) for column in free]
@@ -298,6 +301,17 @@ class _Search:
                     if source is not None and source[0] == stream and is_aggregate(select):
                         found.add(source[1])
         return frozenset(found - {time})
+
+    def _find_used_columns(self) -> set[Source]:
+        """The columns of declared tables that the query uses, as far as they can be traced."""
+        names = [c for f in self.functions for c in (*f.partition_by, *(key.column for key in f.order_by))]
+        used = self._trace([*names, *(a for f in self.functions for a in f.arguments if isinstance(a, str))])
+        for select in list_selects(self.query):
+            for occurrence in select.occurrences:
+                for name in find_used_columns(select, occurrence.alias):
+                    source = trace_column(occurrence.table, name)
+                    used |= {source} if source is not None else set()
+        return used
 
     def _find_named_columns(self, stream: str) -> frozenset[str]:
         """The columns that conditions, partitions and groups mention."""
