@@ -37,9 +37,23 @@ def make_query(rng: random.Random) -> str:
     """A query with one to three window functions."""
     if rng.random() < 0.25:
         return _make_rank(rng)
+    if rng.random() < 0.25:
+        return _make_nested(rng)
     items = [f"{_make_function(rng)} AS f{i}" for i in range(rng.choice([1, 1, 2, 3]))]
     where = rng.choice(["", "", " WHERE x > 1", " WHERE u = 1 OR y > 1000"])
     return f"SELECT u, y, {', '.join(items)} FROM s{where}"
+
+
+def _make_nested(rng: random.Random) -> str:
+    """Window functions over window functions, maybe only over some of their rows."""
+    inner = ", ".join(f"{_make_function(rng)} AS {name}" for name in rng.choice([["f"], ["f", "g"]]))
+    value = rng.choice(["f", "f + 1", "coalesce(f, 0)", "CASE WHEN f > 2 THEN 1 ELSE 0 END"])
+    where = rng.choice(["", "", " WHERE f > 1", " WHERE f IS NOT NULL AND k < 2"])
+    outer = rng.choice(["LAG(v)", "SUM(v)", "MAX(v)", "COUNT(v)", "ROW_NUMBER()", "LEAD(v)"])
+    frame = rng.choice(["", " ROWS 2 PRECEDING"]) if outer[:3] in ("SUM", "MAX", "COU") else ""
+    partition = rng.choice(["", "PARTITION BY k "])
+    rows = f"SELECT u, k, y, ts, {value} AS v FROM (SELECT *, {inner} FROM s){where}"
+    return f"SELECT u, y, v, {outer} OVER ({partition}ORDER BY ts{frame}) AS h FROM ({rows})"
 
 
 def _make_rank(rng: random.Random) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -12,9 +13,10 @@ import pyarrow as pa
 
 from millpond.analysis.verdict import Verdict
 from millpond.engines.over.compile import compile_over, find_gap
-from millpond.engines.over.execute import advance, count_entries
+from millpond.engines.over.execute import BEGINNING, advance, count_entries
+from millpond.plan.over import find_over_delay
 from millpond.query.evaluate import compile_condition
-from millpond.query.model import Query, Select, Table
+from millpond.query.model import Query, Select, Subquery, Table
 from millpond.query.trace import find_used_columns
 from millpond.runtime.codec import decode_tables, encode_tables
 from millpond.runtime.derive import derive_each
@@ -35,16 +37,70 @@ def answer_at_once(query: Query, rows: Sequence[Row]) -> Counter[Any]:
 
 def run_in_batches(verdict: Verdict, batches: Sequence[Sequence[Row]]) -> tuple[Counter[Any], int, int]:
     """The answer that micro-batches leave, the largest state, and the number of late rows."""
-    plan = verdict.over
-    assert plan is not None and find_gap(plan) is None, plan and find_gap(plan)
-    select, table = plan.select, plan.block.base
-    used = [c.name for c in table.columns if c.name in find_used_columns(select, plan.alias)]
-    program = compile_over(plan, used)
-    db = DuckDb()
-    state: dict[str, pa.Table] = {}
+    chain = LocalOver(verdict)
     answer: Counter[Any] = Counter()
-    most = late = 0
+    most = 0
     for number, rows in enumerate([*batches, []]):
+        latest = max((_micros(row, chain.declared) for row in rows), default=None)
+        change = chain.advance(rows, latest, ended=number == len(batches))
+        most = max(most, chain.entries)
+        for found, sign in ((change.added, 1), (change.removed, -1)):
+            for row in found:
+                answer[tuple(row.values())] += sign
+    assert min(answer.values(), default=0) >= 0
+    return +answer, most, chain.late
+
+
+@dataclass(frozen=True)
+class LocalChange:
+    """What a micro-batch changes: results, and the timestamp before which all of them are out."""
+
+    added: list[dict[str, Any]]
+    removed: list[dict[str, Any]]
+    progress: int | None
+
+
+class LocalOver:
+    """Window functions, and those of the subquery that they read, as a chain of operators."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        plan = verdict.over
+        assert plan is not None and find_gap(plan) is None, plan and find_gap(plan)
+        self.plan = plan
+        self.table = plan.block.base
+        self.used = [
+            c.name for c in self.table.columns if c.name in find_used_columns(plan.select, plan.alias)
+        ]
+        self.program = compile_over(plan, self.used)
+        is_chain = isinstance(self.table.block, Subquery)
+        self.below = LocalOver(verdict.blocks[self.table.name]) if is_chain else None
+        self.db = DuckDb()
+        self._state: dict[str, pa.Table] = {}
+        self._late = self._revision = 0
+        self._progress: int | None = None
+
+    @property
+    def declared(self) -> Table:
+        return self.table if self.below is None else self.below.declared
+
+    @property
+    def entries(self) -> int:
+        """The entries of all operators together."""
+        return count_entries(self._state) + (0 if self.below is None else self.below.entries)
+
+    @property
+    def late(self) -> int:
+        return self._late + (0 if self.below is None else self.below.late)
+
+    def advance(self, rows: Sequence[Row], latest: int | None, ended: bool) -> LocalChange:
+        """Process rows of the declared stream, or the end of the input."""
+        program, table, plan = self.program, self.table, self.plan
+        if self.below is not None:
+            change = self.below.advance(rows, latest, ended)
+            assert not change.removed
+            rows, latest = change.added, change.progress
+            if ended:
+                latest = max([*(_micros(row, table) for row in rows), *([] if latest is None else [latest])])
         good = [d for each in derive_each(table, rows) for d in each]
         passes = compile_condition(plan.block.where, {table.name: 0})
         good = [row for row in good if passes([row]) is True]
@@ -52,17 +108,33 @@ def run_in_batches(verdict: Verdict, batches: Sequence[Sequence[Row]]) -> tuple[
         for i, name in enumerate(program.names):
             values[f"c{i}"] = [row[name] for row in good]
         arrived = pa.table({n: pa.array(v, program.rows.field(n).type) for n, v in values.items()})
-        latest = max((_micros(row, table) for row in rows), default=None) if table.time else None
-        change = advance(db, program, state, arrived, latest, number == len(batches))
-        data = encode_tables(change.state, program.state_schemas, program.fingerprint, number)
-        state = decode_tables(data, program.state_schemas, program.fingerprint)[0]
-        most, late = max(most, count_entries(state)), late + change.late.num_rows
-        names = [*used, *(need.function.name for need in plan.needs)]
-        for found, sign in ((change.emitted, 1), (change.retracted, -1)):
-            for row in _consume(db, select, found.rename_columns(names), plan.alias):
-                answer[row] += sign
-    assert min(answer.values(), default=0) >= 0
-    return +answer, most, late
+        change_of_state = advance(
+            self.db, program, self._state, arrived, latest if table.time else None, ended
+        )
+        self._revision += 1
+        data = encode_tables(
+            change_of_state.state, program.state_schemas, program.fingerprint, self._revision
+        )
+        self._state = decode_tables(data, program.state_schemas, program.fingerprint)[0]
+        self._late += change_of_state.late.num_rows
+        added, removed = (self._consume(t) for t in (change_of_state.emitted, change_of_state.retracted))
+        self._check_progress(change_of_state.emitted)
+        delay = find_over_delay(plan)
+        if delay is not None and change_of_state.watermark != BEGINNING:
+            self._progress = change_of_state.watermark - delay
+        return LocalChange(added, removed, self._progress)
+
+    def _consume(self, found: pa.Table) -> list[dict[str, Any]]:
+        names = [*self.used, *(need.function.name for need in self.plan.needs)]
+        rows = _consume(self.db, self.plan.select, found.rename_columns(names), self.plan.alias)
+        return [dict(zip(self.plan.query.columns, row, strict=True)) for row in rows]
+
+    def _check_progress(self, emitted: pa.Table) -> None:
+        """No row may come that is earlier than the progress that was reported before."""
+        if self._progress is None or self.table.time not in self.used or not emitted.num_rows:
+            return
+        times = emitted.column(self.used.index(self.table.time)).cast(pa.int64()).to_pylist()
+        assert min(times) >= self._progress, f"a row at {min(times)} after {self._progress}"
 
 
 def cut_at_random(rng: random.Random, rows: Sequence[Row]) -> list[list[Row]]:

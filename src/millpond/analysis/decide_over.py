@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from millpond.analysis.blocks import add_states, has_finite_answer, list_facts
+from millpond.analysis.blocks import add_states, has_finite_answer, list_facts, open_blocks
 from millpond.analysis.over import (
     OverCode,
     OverFailure,
@@ -20,6 +20,7 @@ from millpond.analysis.over import (
     list_windowed,
 )
 from millpond.analysis.reasons import describe_undetermined, join_words
+from millpond.analysis.split_over import is_plain_over, split_over
 from millpond.analysis.top_groups import compute_top_groups
 from millpond.analysis.verdict import (
     BOUNDED,
@@ -29,12 +30,13 @@ from millpond.analysis.verdict import (
     UndeterminedCode,
     Verdict,
 )
-from millpond.plan.over import FunctionNeed, OverPlan, compute_over_state
+from millpond.plan.over import FunctionNeed, OverPlan, compute_over_state, find_over_delay
 from millpond.plan.state import State
 from millpond.query.model import Item, Occurrence, Query, Ref, Select, Subquery, Term
 from millpond.query.normalize import TooManyParts
 from millpond.query.result_times import is_revised
-from millpond.query.trees import is_aggregate, map_occurrences
+from millpond.query.trees import is_aggregate, is_projection, map_occurrences
+from millpond.query.types import TIME_VALUE
 
 _MESSAGES = {
     OverCode.UNBOUNDED_PARTITION: (
@@ -54,9 +56,13 @@ def has_window_functions(query: Query) -> bool:
 def decide_over(query: Query, decide: Callable[[Query], Verdict]) -> Verdict:
     """The verdict on a query with window functions; ``decide`` is that on one without."""
     try:
-        plan, failures, gap, below = _find_plan(query, decide)
+        query, (plan, failures, gap, below) = _find_split_plan(query, decide)
     except TooManyParts:
         return _build_undetermined(query, [describe_undetermined(UndeterminedCode.TOO_MANY_ALTERNATIVES)])
+    if not failures and not is_plain_over(query):
+        verdict = _decide_as_blocks(split_over(query), decide)
+        if verdict is not None:
+            return verdict
     if plan is not None:
         own = Verdict(BOUNDED, (), compute_over_state(plan), query, over=plan)
         if plan.below is None:
@@ -79,6 +85,45 @@ def decide_over(query: Query, decide: Callable[[Query], Verdict]) -> Verdict:
     return _build_undetermined(query, [describe_undetermined(code, cause=each) for each in reasons])
 
 
+def _decide_as_blocks(query: Query, decide: Callable[[Query], Verdict]) -> Verdict | None:
+    """The verdict on a query that reads rows with window functions as subqueries, if it is bounded.
+
+    That is so if none of these rows is ever taken back, and the query is bounded over them.
+    """
+    tables = {n: t for n, t in query.tables.items() if isinstance(t.block, Subquery) and t.streaming}
+    blocks: dict[str, Verdict] = {}
+    for name, table in tables.items():
+        assert isinstance(table.block, Subquery)
+        block = blocks[name] = decide(table.block.query)
+        if block.outcome != BOUNDED or is_revised(table.block.query):
+            return None
+        if block.over is not None and find_over_delay(block.over) is None:
+            if table.derived or any(need.revised for need in block.over.needs):
+                return None
+            query = _forget_time(query, name)
+    own = decide(open_blocks(query))
+    if own.outcome != BOUNDED:
+        return None
+    return replace(own, query=query, state=add_states([*blocks.values(), own]), blocks=blocks)
+
+
+def _forget_time(query: Query, name: str) -> Query:
+    """The query over rows of a table that do not come in the order of time."""
+
+    def forget(occurrence: Occurrence) -> Occurrence:
+        table = occurrence.table
+        if table.name != name:
+            return occurrence
+        columns = tuple(replace(c, type=TIME_VALUE) if c.name == table.time else c for c in table.columns)
+        return replace(occurrence, table=replace(table, time=None, columns=columns))
+
+    terms = (
+        replace(term, selects=tuple(map_occurrences(select, forget) for select in term.selects))
+        for term in query.terms
+    )
+    return replace(query, terms=tuple(terms))
+
+
 def describe_failure(failure: OverFailure) -> Reason:
     """The reason of a rule that fails."""
     columns = join_words(list(failure.columns)) if failure.columns else "its columns"
@@ -92,9 +137,20 @@ def _build_undetermined(query: Query, reasons: Sequence[Reason]) -> Verdict:
     return Verdict(UNDETERMINED, tuple(dict.fromkeys(reasons)), State(None, None), query)
 
 
-def _find_plan(
-    query: Query, decide: Callable[[Query], Verdict]
-) -> tuple[OverPlan | None, list[OverFailure], str, Verdict | None]:
+_Found = tuple[OverPlan | None, list[OverFailure], str, Verdict | None]
+
+
+def _find_split_plan(query: Query, decide: Callable[[Query], Verdict]) -> tuple[Query, _Found]:
+    """What is found for a query; window functions below others are a subquery if it has a plan then."""
+    if len(query.selects) == 1 and is_projection(query) and not is_plain_over(query):
+        split = split_over(query)
+        found = _find_plan(split, decide)
+        if found[0] is not None:
+            return split, found
+    return query, _find_plan(query, decide)
+
+
+def _find_plan(query: Query, decide: Callable[[Query], Verdict]) -> _Found:
     """The plan of a bounded query; otherwise the rules that fail, and what is not known.
 
     Also the verdict on the rows below the functions, if they are those of a block.
@@ -155,9 +211,10 @@ def _is_final(below: Verdict) -> bool:
     (select,) = below.query.selects
     table = select.occurrences[0].table
     if isinstance(table.block, Subquery):
-        return table.time is not None and not is_revised(table.block.query)
-    plan = below.over
-    return plan is None or not any(need.revised or need.later_rows for need in plan.needs)
+        plan = below.blocks[table.name].over
+        is_ordered = plan is None or find_over_delay(plan) is not None
+        return table.time is not None and is_ordered and not is_revised(table.block.query)
+    return below.over is None or find_over_delay(below.over) is not None
 
 
 def _open_base(source: WindowedSource) -> WindowedSource:

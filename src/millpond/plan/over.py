@@ -69,6 +69,18 @@ class OverPlan:
         return block
 
 
+def find_over_delay(plan: OverPlan) -> int | None:
+    """By how many microseconds the rows still to come can be earlier than the watermark.
+
+    None if there is no such delay: rows are taken back, or wait for later rows of their partition.
+    """
+    if plan.block.base.time is None or not plan.needs:
+        return None
+    if any(need.revised or need.later_rows for need in plan.needs):
+        return None
+    return max(need.later_micros if need.closes is None else need.closes for need in plan.needs)
+
+
 def compute_over_state(plan: OverPlan) -> State:
     """The worst-case size of what a plan keeps; functions with the same window share their rows."""
     base = plan.block.base

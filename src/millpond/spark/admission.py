@@ -9,11 +9,12 @@ from pathlib import Path
 
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
-from millpond.engines.lookup.declaration import find_lookup_tables
+from millpond.engines.lookup.declaration import find_lookup_tables, is_lookup
 from millpond.engines.lookup.plan import LookupPlan, plan_lookups
 from millpond.engines.over.compile import find_gap
 from millpond.errors import MillpondError, NotBoundedError
 from millpond.plan.closing import find_output_delay
+from millpond.plan.over import find_over_delay
 from millpond.policies.registry import PolicyChoice
 from millpond.query.model import (
     And,
@@ -30,7 +31,8 @@ from millpond.query.model import (
     Windowed,
 )
 from millpond.query.result_times import is_revised
-from millpond.query.trees import is_projection
+from millpond.query.trace import list_blocks
+from millpond.query.trees import is_aggregate, is_projection
 from millpond.query.types import Domain, Family, SqlType
 
 # Columns that the output has besides those of the query.
@@ -100,17 +102,20 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
         if isinstance(table.block, Subquery):
             _check_block(verdict, table)
     for table in verdict.query.tables.values():
-        if table.source is None and table.block is None:
-            kind = "stream" if table.streaming else "relation"
-            raise MillpondError(
-                f"the {kind} {table.name} has no source",
-                remedy="say where its rows come from: USING json OPTIONS (path '…')",
-            )
+        if table.block is None:
+            _check_source(table)
     for name in (*verdict.query.columns, *(each.name for each in verdict.query.projection)):
         if name.lower() in RESERVED:
             raise MillpondError(
                 f"the output column {name} has a reserved name", remedy="give it another alias"
             )
+
+
+def _check_source(table: Table) -> None:
+    if table.source is None:
+        kind = "stream" if table.streaming else "relation"
+        remedy = "say where its rows come from: USING json OPTIONS (path '…')"
+        raise MillpondError(f"the {kind} {table.name} has no source", remedy=remedy)
 
 
 def _check_window_functions(verdict: Verdict, memory: int | None) -> None:
@@ -124,11 +129,8 @@ def _check_window_functions(verdict: Verdict, memory: int | None) -> None:
     base = verdict.over.block.base
     if isinstance(base.block, Subquery):
         _check_block(verdict, base)
-    elif base.source is None:
-        raise MillpondError(
-            f"the stream {base.name} has no source",
-            remedy="say where its rows come from: USING json OPTIONS (path '…')",
-        )
+    else:
+        _check_source(base)
 
 
 def _check_block(verdict: Verdict, table: Table) -> None:
@@ -136,26 +138,59 @@ def _check_block(verdict: Verdict, table: Table) -> None:
     if gap := _find_block_gap(verdict, table):
         name = table.name if table.name.startswith("subquery ") else f"the subquery {table.name}"
         raise MillpondError(f"{name} is checked, but not run: {gap}")
-    _check_runnable(verdict.blocks[table.name], None, None)
+    if table.streaming:
+        _check_runnable(verdict.blocks[table.name], None, None)
+        return
+    for each in verdict.query.declared_tables.values():
+        _check_source(each)
 
 
 def _find_block_gap(verdict: Verdict, table: Table) -> str | None:
     """Why the rows of a block cannot be the input of the select that reads it; None if they can."""
-    block = verdict.blocks.get(table.name)
-    if block is None:
-        return "it reads relations only"
+    if not table.streaming:
+        return _find_relation_gap(table)
+    block = verdict.blocks[table.name]
     if is_revised(block.query):
         return "its rows change as long as the stream goes on"
     if is_projection(verdict.query) and verdict.blocks.keys() == verdict.query.tables.keys():
         return None
-    is_timed = verdict.timed is not None or verdict.over is not None
-    if not is_timed or table.time is None or block.timed is None:
-        return "its rows have no timestamp by which they come in order"
     if any(select.session is not None for select in block.query.selects):
         return "it groups by sessions, whose rows only a filter or a projection can read"
-    if find_output_delay(block.timed, block.query.columns.index(table.time)) is None:
-        return "its rows do not come in the order of time"
+    if any(select.session is not None for select in verdict.query.selects):
+        return "its rows are grouped by sessions"
+    if block.timed is None and block.over is None:
+        return "its rows have no timestamp by which they come in order"
+    if verdict.plan is not None:
+        return "its rows are shown beside groups" if _shows_rows(verdict.query, table) else None
+    is_timed = verdict.timed is not None or verdict.over is not None
+    if not is_timed or table.time is None:
+        return "its rows have no timestamp by which they come in order"
+    if block.timed is not None:
+        delay = find_output_delay(block.timed, block.query.columns.index(table.time))
+    else:
+        delay = None if block.over is None else find_over_delay(block.over)
+    return "its rows do not come in the order of time" if delay is None else None
+
+
+def _find_relation_gap(table: Table) -> str | None:
+    """Why Spark does not compute a subquery of relations."""
+    assert isinstance(table.block, Subquery)
+    if any(True for _ in list_blocks(table.block.query)):
+        return "it has window functions over relations"
+    if any(map(is_lookup, table.block.query.declared_tables.values())):
+        return "it reads a relation that stays in its database"
+    if table.block.query.limit is not None:
+        return "it has LIMIT without ORDER BY"
     return None
+
+
+def _shows_rows(query: Query, table: Table) -> bool:
+    """Whether a select shows rows of a table as they are."""
+    return any(
+        not term.distinct and not is_aggregate(select) and [o.table for o in select.occurrences] == [table]
+        for term in query.terms
+        for select in term.selects
+    )
 
 
 def _refuse_unbounded(verdict: Verdict, budgets: str) -> NotBoundedError:

@@ -64,7 +64,7 @@ def infer_result_schema(
     # A block has no text of its own, and other texts have the columns of the projection.  Spark allows one
     # window in a select, and gives it two fields; here it is two derived columns.
     is_rendered = not query.text or bool(blocks or query.projection)
-    is_rendered = is_rendered or any(map(_has_window, query.tables.values()))
+    is_rendered = is_rendered or any(t.block is not None or _has_window(t) for t in query.tables.values())
     if is_rendered:
         schemas = {n: StructType([*s, *_derived_fields(query.tables[n])]) for n, s in schemas.items()}
     session = _open_empty_tables(spark, schemas)

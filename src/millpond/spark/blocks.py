@@ -16,11 +16,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from millpond.analysis.verdict import Verdict
-from millpond.query.model import Query, Table, Windowed
+from millpond.query.model import Query, Subquery, Table, Windowed
 from millpond.runtime.row_kinds import KIND, RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.answer import AnswerFrame, project_rows
 from millpond.spark.job import Job
+from millpond.spark.relation_blocks import read_relation_block
 from millpond.spark.sources.derived import derive_columns
 from millpond.spark.sources.opened import OpenSource
 
@@ -28,8 +29,8 @@ from millpond.spark.sources.opened import OpenSource
 class BlockEngine(Protocol):
     """An engine whose answer another operator can read."""
 
-    def build_block(self, job: Job, time: str) -> AnswerFrame:
-        """The answer to a block whose rows come in the order of its column ``time``."""
+    def build_block(self, job: Job, time: str | None) -> AnswerFrame:
+        """The answer to a block whose rows come in the order of its column ``time``, if it has one."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,24 @@ class OpenBlock:
     partitions: int | None
 
 
-def open_block(engine: BlockEngine, job: Job, table: Table) -> OpenBlock:
-    """Open the table that a block computes: its columns, and those derived from them."""
-    assert table.time is not None
-    answer = name_columns(engine.build_block(job, table.time), job.query, table)
+def open_block(job: Job, table: Table, in_order: bool = True) -> OpenBlock:
+    """Open the table that a block computes: its columns, and those derived from them.
+
+    If its rows are read ``in_order``, the block reports how far they are.
+    """
+    time = table.time if in_order else None
+    answer = name_columns(_choose_engine(job).build_block(job, time), job.query, table)
     columns = [F.col(Dialect.SPARK.name_of(name)) for name in answer.columns]
     frame = derive_columns(answer.frame, table, F.col(KIND) == RowKind.RESULT)
     return OpenBlock(frame, answer.frame.select(*columns).schema, answer.partitions)
+
+
+def _choose_engine(job: Job) -> BlockEngine:
+    """The engine of a block."""
+    from millpond.spark.over import OverEngine  # here, as they import this module
+    from millpond.spark.timed import TimedEngine
+
+    return TimedEngine() if job.verdict.over is None else OverEngine()
 
 
 def name_columns(answer: AnswerFrame, query: Query, table: Table) -> AnswerFrame:
@@ -71,7 +83,8 @@ OpenTable = Callable[[Table, Query], OpenSource]
 def make_job(job: Job, open_table: OpenTable) -> Job:
     """The job with its tables open, and the jobs of its blocks.
 
-    A table that several blocks read is opened for each of them; its rejected rows come once.
+    A table that several blocks read is opened for each of them; its rejected rows come once.  A subquery that
+    reads relations only is a relation.
     """
     seen: set[str] = set()
 
@@ -86,14 +99,20 @@ def make_job(job: Job, open_table: OpenTable) -> Job:
         return complete(replace(verdict, query=replace(verdict.query, text="")))
 
     def complete(verdict: Verdict) -> Job:
-        tables = [_find_read_table(table) for table in verdict.query.tables.values()]
-        sources = {
-            table.name: open_once(table, verdict.query)
-            for table in tables
-            if table.block is None and table.name not in job.lookups.tables
-        }
+        relations: dict[str, OpenSource] = {}
+
+        def open_relation(table: Table, query: Query) -> DataFrame:
+            relations.setdefault(table.name, source := open_once(table, query))
+            return source.good
+
+        sources: dict[str, OpenSource] = {}
+        for table in map(_find_read_table, verdict.query.tables.values()):
+            if table.block is None and table.name not in job.lookups.tables:
+                sources[table.name] = open_once(table, verdict.query)
+            elif isinstance(table.block, Subquery) and not table.streaming:
+                sources[table.name] = OpenSource(read_relation_block(table, open_relation), False)
         blocks = {name: complete_block(block) for name, block in verdict.blocks.items()}
-        return replace(job, verdict=verdict, sources=sources, blocks=blocks)
+        return replace(job, verdict=verdict, sources=sources, blocks=blocks, inner_relations=relations)
 
     return complete(job.verdict)
 

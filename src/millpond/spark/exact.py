@@ -7,6 +7,7 @@ a processor keeps the synopses.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -28,6 +29,7 @@ from millpond.spark.answer import (
     infer_result_schema,
     quoted,
 )
+from millpond.spark.blocks import OpenBlock, open_block
 from millpond.spark.job import Job
 from millpond.spark.operators.exact import SynopsisMapper, SynopsisProcessor
 from millpond.spark.operators.payloads import PAYLOAD_SCHEMA
@@ -51,21 +53,22 @@ class ExactEngine:
 
     def build(self, job: Job) -> AnswerFrame:
         assert job.verdict.plan is not None
-        compiled = compile_exact(
-            job.verdict.plan, native_sets=not any(source.rejects for source in job.sources.values())
-        )
-        schema = infer_result_schema(job.spark, job.query)
+        native_sets = not job.blocks and not any(source.rejects for source in job.sources.values())
+        compiled = compile_exact(job.verdict.plan, native_sets=native_sets)
+        blocks = {n: open_block(each, job.query.tables[n], in_order=False) for n, each in job.blocks.items()}
+        schema = infer_result_schema(job.spark, job.query, {n: each.schema for n, each in blocks.items()})
         sources = SharedSources(job.sources)
         results = [_run_natively(term, schema, sources, compiled) for term in compiled.native]
         is_stateful = bool(compiled.program.terms) or not results
         if is_stateful:
-            results.append(_run_on_synopses(job.query, compiled, schema, sources))
+            results.append(_run_on_synopses(job.query, compiled, schema, sources, blocks))
         extra = _changelog_columns(compiled)
         frame = reduce(
             DataFrame.unionByName, (r.select(*map(quoted, schema.names), *extra, KIND, NOTE) for r in results)
         )
         has_sets = any(term.distinct for term in compiled.native)
-        partitions = None if compiled.program.chunked or has_sets else 1
+        is_whole = not has_sets and all(each.partitions == 1 for each in blocks.values())
+        partitions = 1 if is_whole and not compiled.program.chunked else None
         return AnswerFrame(frame, (*schema.names, *extra), is_stateful, partitions)
 
 
@@ -116,10 +119,19 @@ def _column_name(ref: Ref) -> str:
 
 
 def _run_on_synopses(
-    query: Query, compiled: CompiledExact, schema: StructType, sources: SharedSources
+    query: Query,
+    compiled: CompiledExact,
+    schema: StructType,
+    sources: SharedSources,
+    blocks: Mapping[str, OpenBlock],
 ) -> DataFrame:
     streams = compiled.streams() or [query.selects[0].occurrences[0].table.name]
-    payloads = [_summarise_stream(name, compiled, sources) for name in streams]
+    payloads = [
+        _summarise_block(name, compiled, blocks[name])
+        if name in blocks
+        else _summarise_stream(name, compiled, sources)
+        for name in streams
+    ]
     processor = SynopsisProcessor(compiled.program, len(schema), duckdb_types(schema))
     return apply_processor(processor, payloads, schema, _changelog_columns(compiled))
 
@@ -135,3 +147,14 @@ def _summarise_stream(stream: str, compiled: CompiledExact, sources: SharedSourc
         columns += [(REASON, REASON), (RECORD, RECORD)]
     taken = source.frame.where(F.expr(where)).select(*(F.expr(text).alias(name) for name, text in columns))
     return taken.mapInArrow(SynopsisMapper(compiled.program, stream).__call__, PAYLOAD_SCHEMA)
+
+
+def _summarise_block(name: str, compiled: CompiledExact, block: OpenBlock) -> DataFrame:
+    """Encode and summarise the rows of a block; its notes pass through."""
+    where, columns = compiled.ingest(name, Dialect.SPARK)
+    is_result = F.col(KIND) == RowKind.RESULT
+    taken = block.frame.where(F.when(is_result, F.expr(where)).otherwise(True))
+    values = [F.when(is_result, F.expr(text)).alias(column) for column, text in columns]
+    return taken.select(*values, KIND, NOTE).mapInArrow(
+        SynopsisMapper(compiled.program, name).__call__, PAYLOAD_SCHEMA
+    )

@@ -32,6 +32,7 @@ class Job:
     ``end_of_input`` is a stream on which a row means that no more input will come; it contains the latest
     timestamp, if Spark knows it.  Only engines that hold rows back read it.  ``updates``: groups that close
     are written whenever they change.  ``blocks`` are the jobs of the tables that are subqueries, by name.
+    ``inner_relations`` are the open tables that subqueries of relations read.
     """
 
     spark: SparkSession
@@ -42,6 +43,7 @@ class Job:
     updates: bool = False
     rejected: RejectedRows = RejectedRows.DROP
     blocks: Mapping[str, Job] = field(default_factory=dict)
+    inner_relations: Mapping[str, OpenSource] = field(default_factory=dict)
 
     @property
     def query(self) -> Query:
@@ -60,7 +62,8 @@ class Job:
     @property
     def every_source(self) -> dict[str, OpenSource]:
         """The open tables of the job and of its blocks, each with the rejected rows if they come with it."""
-        found = dict(self.sources)
+        found = {n: s for n, s in self.sources.items() if self.query.tables[n].block is None}
+        found |= {n: s for n, s in self.inner_relations.items() if n not in found or s.rejects}
         for block in self.blocks.values():
             found |= {n: s for n, s in block.every_source.items() if n not in found or s.rejects}
         return found

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructField, StructType
 
 from millpond.engines.over.compile import compile_over, find_gap
 from millpond.engines.over.program import OverProgram
-from millpond.plan.over import OverPlan
+from millpond.plan.over import OverPlan, find_over_delay
 from millpond.query.model import Ref, Subquery, Table
 from millpond.query.trace import find_used_columns
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
@@ -30,7 +30,6 @@ from millpond.spark.rejected import reject_null_timestamps
 from millpond.spark.sources.derived import derive_columns
 from millpond.spark.sources.opened import REASON, RECORD, OpenSource
 from millpond.spark.sources.schema import spark_type
-from millpond.spark.timed import TimedEngine
 
 
 class OverEngine:
@@ -43,13 +42,24 @@ class OverEngine:
         return plan is not None and find_gap(plan) is None
 
     def build(self, job: Job) -> AnswerFrame:
+        return self._build(job, None)
+
+    def build_block(self, job: Job, time: str | None) -> AnswerFrame:
+        """The answer to a block that another block reads, in the order of its column ``time`` if it has one.
+
+        Beside the results it then reports how far they are.
+        """
+        assert job.verdict.over is not None
+        return self._build(job, None if time is None else find_over_delay(job.verdict.over))
+
+    def _build(self, job: Job, delay: int | None) -> AnswerFrame:
         plan = job.verdict.over
         assert plan is not None
         base = plan.block.base
         used = [c.name for c in base.columns if c.name in find_used_columns(plan.select, plan.alias)]
         program = compile_over(plan, used)
         if isinstance(base.block, Subquery):
-            block = open_block(TimedEngine(), job.blocks[base.name], base)
+            block = open_block(job.blocks[base.name], base)
             payloads = [_collect_block(program, plan, block)]
         else:
             payloads = [_collect_rows(program, plan, job.sources[base.name])]
@@ -58,7 +68,7 @@ class OverEngine:
         fields = [StructField(name, spark_type(base.column(name).type)) for name in used]
         fields += [StructField(n.function.name, spark_type(n.function.type)) for n in plan.needs]
         schema = StructType(fields)
-        processor = OverProcessor(program, len(schema), duckdb_types(schema))
+        processor = OverProcessor(program, len(schema), duckdb_types(schema), delay)
         extra = changelog_columns(aggregate=program.rank is not None, retracts=True)
         frame = apply_processor(processor, payloads, schema, extra)
         partitions = 1 if program.shards == 1 else None

@@ -169,7 +169,8 @@ def _prepare(
     job = Job(spark, verdict, allowance, {}, updates=options.updates, rejected=RejectedRows.FAIL)
     job = make_job(job, lambda table, part: open_source(spark, table, folder, options.strict, part))
     engine = choose_engine(job)
-    end = EndOfInput(files, checkpoint, query) if engine.holds_rows_back else None
+    holds_rows_back = engine.holds_rows_back or bool(job.blocks)
+    end = EndOfInput(files, checkpoint, query) if holds_rows_back else None
     if end is not None:
         job = job.with_end_of_input(end.open(spark))
     if query.windows and options.format == "csv":

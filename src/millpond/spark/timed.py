@@ -47,19 +47,21 @@ class TimedEngine:
     def build(self, job: Job) -> AnswerFrame:
         return self._build(job, None)
 
-    def build_block(self, job: Job, time: str) -> AnswerFrame:
-        """The answer to a block that another block reads in the order of its column ``time``.
+    def build_block(self, job: Job, time: str | None) -> AnswerFrame:
+        """The answer to a block that another block reads, in the order of its column ``time`` if it has one.
 
-        Beside the results it reports how far they are.
+        Beside the results it then reports how far they are.
         """
         assert job.verdict.timed is not None
+        if time is None:
+            return self._build(job, None)
         delay = find_output_delay(job.verdict.timed, job.query.columns.index(time))
         assert delay is not None, "the rows of a block come in the order of time"
         return self._build(job, delay)
 
     def _build(self, job: Job, delay: int | None) -> AnswerFrame:
         program = _compile_with_relations(job)
-        blocks = {name: open_block(self, each, job.query.tables[name]) for name, each in job.blocks.items()}
+        blocks = {name: open_block(each, job.query.tables[name]) for name, each in job.blocks.items()}
         schema = infer_result_schema(job.spark, job.query, {n: each.schema for n, each in blocks.items()})
         windows = {window["stream"] for window in job.verdict.state.windows}
         payloads = [

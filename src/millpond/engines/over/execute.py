@@ -20,12 +20,16 @@ Tables = dict[str, pa.Table]
 
 @dataclass(frozen=True)
 class OverChange:
-    """What a micro-batch changes: the state, rows that are emitted, rows that are taken back, late rows."""
+    """What a micro-batch changes: the state, rows that are emitted, rows that are taken back, late rows.
+
+    The ``watermark`` is that after it.
+    """
 
     state: Tables
     emitted: pa.Table
     retracted: pa.Table
     late: pa.Table
+    watermark: int
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def advance(
     if program.end is not None and ended:
         after = _Clock(after.latest, max(watermark, _find_last_end(db, program, tables)), after.next)
     tables |= {HELD: held.filter(pc.invert(due)), CLOCK: after.to_table()}
-    return OverChange(tables, emitted, retracted, late)
+    return OverChange(tables, emitted, retracted, late, after.watermark)
 
 
 def count_entries(state: Mapping[str, pa.Table]) -> int:

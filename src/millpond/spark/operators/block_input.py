@@ -18,10 +18,10 @@ class BlockInput:
     """Takes the rows of a block apart, batch by batch, and follows how far they are.
 
     A block emits its rows in order, except for those of one micro-batch; only its report tells which rows are
-    still to come.  ``time`` is the column with the timestamp of a row.
+    still to come.  ``time`` is the column with the timestamp of a row, None if the order does not matter.
     """
 
-    time: str
+    time: str | None
     _out: list[int] = field(default_factory=list)  # timestamps before which all rows are out
     _last: list[int] = field(default_factory=list)  # the latest timestamp of each batch
     has_ended: bool = False
@@ -30,7 +30,7 @@ class BlockInput:
         """The rows of a batch, and its notes in the form in which they pass through the shards."""
         kinds = batch.column(KIND)
         rows = batch.filter(pc.equal(kinds, int(RowKind.RESULT)))
-        if rows.num_rows:
+        if rows.num_rows and self.time is not None:
             self._last.append(pc.max(rows.column(self.time)).as_py())
         notes = batch.filter(pc.not_equal(kinds, int(RowKind.RESULT)))
         fields = dict(zip(_NOTE_FIELDS, notes.column(NOTE).flatten(), strict=True))

@@ -26,7 +26,8 @@ from millpond.engines.exact.state import (
 from millpond.engines.exact.synopsis import Synopsis
 from millpond.models.array_types import Ints
 from millpond.runtime.duckdb import DuckDb
-from millpond.runtime.row_kinds import RowKind
+from millpond.runtime.row_kinds import KIND, RowKind
+from millpond.spark.operators.block_input import BlockInput
 from millpond.spark.operators.output import build_report_row, build_result_rows
 from millpond.spark.operators.payloads import SHARDS, build_payload_batch, split_rejected
 from millpond.spark.operators.shard import ShardProcessor, get_worker_duckdb
@@ -37,7 +38,10 @@ _MAX_PARTIALS = 16
 
 @dataclass(frozen=True)
 class SynopsisMapper:
-    """Summarises a task's rows of one stream as a partial synopsis, divided by shard."""
+    """Summarises a task's rows of one stream as a partial synopsis, divided by shard.
+
+    The stream may be a block; its notes pass through.
+    """
 
     program: ExactProgram
     stream: str
@@ -46,9 +50,11 @@ class SynopsisMapper:
         slots = self.program.slots_of(self.stream)
         db = get_worker_duckdb()
         parts: list[Synopsis] = []
+        block = BlockInput(None)
         for batch in batches:
-            good, rejected = split_rejected(self.stream, batch)
-            yield from rejected
+            is_block = KIND in batch.schema.names
+            good, notes = block.split(batch) if is_block else split_rejected(self.stream, batch)
+            yield from notes
             if slots and good.num_rows:
                 parts.append(Synopsis.of_batch(db, slots, good))
                 if len(parts) > _MAX_PARTIALS:

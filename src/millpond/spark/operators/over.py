@@ -11,12 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.engines.over.execute import advance, count_entries
+from millpond.engines.over.execute import BEGINNING, advance, count_entries
 from millpond.engines.over.program import CLOCK, HELD, ROWS, OverProgram
 from millpond.runtime.codec import decode_tables, encode_tables
 from millpond.runtime.row_kinds import LATE, RowKind
 from millpond.spark.operators.block_input import BlockInput
-from millpond.spark.operators.output import build_rejected_rows, build_report_row, build_result_rows
+from millpond.spark.operators.output import (
+    build_progress_row,
+    build_rejected_rows,
+    build_report_row,
+    build_result_rows,
+)
 from millpond.spark.operators.payloads import build_payload_batch, split_rejected
 from millpond.spark.operators.shard import WHOLE, ShardProcessor, get_worker_duckdb
 
@@ -93,11 +98,18 @@ def _build_payloads(
 
 
 class OverProcessor(ShardProcessor):
-    """Holds the reorder buffer, the kept rows and the summaries of the partitions of a shard."""
+    """Holds the reorder buffer, the kept rows and the summaries of the partitions of a shard.
 
-    def __init__(self, program: OverProgram, width: int, types: Sequence[str]) -> None:
+    The rows of a block that another block reads can be earlier than the watermark by ``output_delay``
+    microseconds; the processor then reports the progress of its output.
+    """
+
+    def __init__(
+        self, program: OverProgram, width: int, types: Sequence[str], output_delay: int | None = None
+    ) -> None:
         super().__init__(width, types)
         self.program = program
+        self.output_delay = output_delay
 
     def process(self, shard: int, payloads: Sequence[bytes]) -> Iterator[pa.Table]:
         program, db = self.program, get_worker_duckdb(1)
@@ -124,6 +136,8 @@ class OverProcessor(ShardProcessor):
                 yield from build_result_rows(db, self._name_outputs(rows, retracted), revision)
         yield build_report_row(RowKind.STATE, count_entries(change.state), len(data))
         yield build_report_row(RowKind.BUFFERED, change.state[HELD].num_rows)
+        if self.output_delay is not None and change.watermark != BEGINNING:
+            yield build_progress_row(change.watermark - self.output_delay, ended)
 
     def _name_outputs(self, rows: pa.Table, retracted: bool) -> pa.Table:
         names = [f"o{i}" for i in range(rows.num_columns)]
