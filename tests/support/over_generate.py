@@ -87,11 +87,26 @@ def _make_function(rng: random.Random) -> str:
         ["COUNT(*)", "COUNT(x)", "SUM(x)", "AVG(x)", "MIN(x)", "MAX(y)", "COUNT_IF(b)", "SUM(x + y)"]
     )
     if kind == "running":
-        unit = rng.choice(["", " ROWS UNBOUNDED PRECEDING"])
+        aggregate = rng.choice([aggregate, "ROUND(STDDEV(x), 6)", "ROUND(VAR_POP(y), 1)", "MAX_BY(x, y)"])
+        previous = " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+        unit = rng.choice(["", " ROWS UNBOUNDED PRECEDING", previous])
+        if aggregate.startswith("ROUND"):
+            call, digits = aggregate[len("ROUND(") :].split(", ")
+            return f"ROUND({call} OVER ({partition}ORDER BY ts{unit}), {digits}"
         return f"{aggregate} OVER ({partition}ORDER BY ts{unit})"
     if kind == "value":
-        call = rng.choice(["FIRST_VALUE(x)", "LAST_VALUE(y)", "FIRST_VALUE(y)"])
-        frame = rng.choice(["", " ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING"])
+        call = rng.choice(["FIRST_VALUE(x)", "LAST_VALUE(y)", "FIRST_VALUE(y)", "NTH_VALUE(x, 2)"])
+        call += rng.choice(["", " IGNORE NULLS"])
+        frame = rng.choice(
+            [
+                "",
+                " ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING",
+                " ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING",
+                " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING",
+            ]
+        )
+        if rng.random() < 0.2:
+            return f"LAG(x, {rng.choice([1, 2])}) IGNORE NULLS OVER ({partition}ORDER BY ts)"
         return f"{call} OVER ({partition}ORDER BY ts{frame})"
     if kind == "rows":
         frame = rng.choice(

@@ -43,7 +43,8 @@ WINDOW_FUNCTIONS = {
     **_specs(FunctionKind.AGGREGATE, "COUNT", "SUM", "AVG", "MIN", "MAX", "BOOL_AND", "BOOL_OR"),
     "COUNT_IF": FunctionSpec(FunctionKind.AGGREGATE, "COUNT"),
     **_specs(FunctionKind.AGGREGATE, "VAR_SAMP", "VAR_POP", "STDDEV_SAMP", "STDDEV_POP"),
-    **_specs(FunctionKind.AGGREGATE, "MAX_BY", "MIN_BY"),
+    "MAX_BY": FunctionSpec(FunctionKind.AGGREGATE, "arg_max_null"),  # MAX_BY of DuckDB skips NULLs
+    "MIN_BY": FunctionSpec(FunctionKind.AGGREGATE, "arg_min_null"),
     **_specs(FunctionKind.AGGREGATE, "MEDIAN", summary=False),
 }
 _MIRRORED = {"LAG": "LEAD", "LEAD": "LAG", "FIRST_VALUE": "LAST_VALUE", "LAST_VALUE": "FIRST_VALUE"}

@@ -7,6 +7,7 @@ on is computed for new rows from a summary; any other from the rows around, of w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -15,8 +16,8 @@ from millpond.plan.over import FunctionNeed, OverPlan
 from millpond.query.durations import parse_duration
 from millpond.query.model import FrameUnit, Literal, Subquery, WindowFunction
 from millpond.query.trees import is_aggregate
-from millpond.query.types import MAX_PRECISION, Family, SqlType, arrow_type
-from millpond.query.window_functions import FunctionKind, find_kind
+from millpond.query.types import DOUBLE, MAX_PRECISION, Family, SqlType, arrow_type, decimal
+from millpond.query.window_functions import FunctionKind, find_kind, find_offset
 from millpond.runtime.query_sql import window_function_sql
 from millpond.runtime.sql import Dialect, literal_sql
 
@@ -24,7 +25,10 @@ SHARDS = 8
 _RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 _EXTREMES = {"MIN": "least", "MAX": "greatest", "BOOL_AND": "least", "BOOL_OR": "greatest"}
 _AGGREGATES = {"MIN": "min", "MAX": "max", "BOOL_AND": "bool_and", "BOOL_OR": "bool_or"}
-_SUMMARIES = (*_RANKS, *_EXTREMES, "COUNT", "COUNT_IF", "SUM", "AVG", "FIRST_VALUE")
+_MOMENTS = ("VAR_SAMP", "VAR_POP", "STDDEV_SAMP", "STDDEV_POP")
+_SUMMARIES = (*_RANKS, *_EXTREMES, *_MOMENTS, "COUNT", "COUNT_IF", "SUM", "AVG", "FIRST_VALUE")
+# Functions from the beginning on that need the best row so far, by their second argument.
+_BEST = {"MAX_BY": "DESC", "MIN_BY": "ASC"}
 # Functions for which rows with equal sort keys are alike; for others, the order of arrival decides.
 _PEERS = ("RANK", "DENSE_RANK")
 
@@ -51,28 +55,40 @@ def find_gap(plan: OverPlan) -> str | None:
 
 
 def _find_function_gap(need: FunctionNeed) -> str | None:
-    function = need.function
-    if function.ignore_nulls and need.closes is None and not need.micros:
-        return "IGNORE NULLS"
-    if _is_summary(need):
-        frame = function.frame
-        if function.function not in _SUMMARIES:
-            return "an aggregate of all rows so far"
-        if frame is not None and (frame.end != 0):
-            return "a frame from the beginning on that does not end with the current row"
-    elif (
-        function.function in ("NTH_VALUE", "FIRST_VALUE") and function.frame and function.frame.start is None
-    ):
-        return None if need.closes is not None else "a value of the first rows"
+    function, frame = need.function, need.function.frame
+    if need.closes is not None or frame is None or frame.start is not None:
+        return None
+    if function.function == "MEDIAN":
+        return "how often each value occurs in all rows so far is not kept"
+    if _is_from_beginning(need) and function.function not in _SUMMARIES and function.function not in _BEST:
+        return "an aggregate of all rows so far"
+    is_previous = frame.unit is FrameUnit.ROWS and frame.end == -1
+    if find_kind(function) is FunctionKind.AGGREGATE and frame.end != 0 and not is_previous:
+        return "a frame from the beginning on that ends neither with the current row nor with the one before"
     return None
 
 
 def _is_summary(need: FunctionNeed) -> bool:
     """Whether a summary of each partition is kept; FIRST_VALUE from the beginning on keeps that value."""
-    frame = need.function.frame
-    is_first = need.function.function == "FIRST_VALUE" and frame is not None and frame.start is None
-    starts = is_first and frame is not None and frame.end == 0 and need.closes is None
+    return _is_from_beginning(need) and need.function.function in _SUMMARIES
+
+
+def _is_from_beginning(need: FunctionNeed) -> bool:
+    """Whether a function is computed from all rows of the partition so far."""
+    function, frame = need.function, need.function.frame
+    is_first = function.function == "FIRST_VALUE" and frame is not None and frame.start is None
+    starts = is_first and frame is not None and frame.end == 0 and not function.ignore_nulls
     return (need.summary or starts) and need.closes is None
+
+
+@dataclass(frozen=True)
+class _SummaryField:
+    """A column of a summary: its value for the rows ``x``, and that of several summaries together."""
+
+    name: str
+    type: SqlType
+    own: str
+    merged: str
 
 
 class _Compiler:
@@ -146,18 +162,54 @@ class _Compiler:
             end = f"epoch_us({self.column(self.end)})" if self.end else "t + 1"
             final.append(f"{end} <= watermark")
             needed.append(f"{end} > watermark")
-        if need.later_rows:
+        first = self._count_first_rows(function)
+        if first and function.frame is not None and function.frame.end is None:
+            final.append(f"count({self._counted(function)}) OVER ({partition}) >= {first}")
+        elif need.later_rows:
             window = f"({partition}ORDER BY {self.order(function)})"
             final.append(f"lead(TRUE, {need.later_rows}) OVER {window} IS NOT NULL")
         if need.later_micros:
             final.append(f"t + {need.later_micros} < watermark")
-        if need.rows and need.closes is None:
-            window = f"({partition}ORDER BY {self.order(function, reverse=True)})"
-            needed.append(f"row_number() OVER {window} <= {need.rows}")
+        if (need.rows or function.function in _BEST) and need.closes is None:
+            needed.append(self._needs_row(need, first))
         if (need.micros or need.later_micros) and need.closes is None:
             needed.append(f"t >= watermark - {need.micros + need.later_micros}")
         is_final = " AND ".join(f"({each})" for each in final) or "TRUE"
         return ContextProgram(number, self.call(function), is_final, " OR ".join(needed) or "FALSE")
+
+    def _count_first_rows(self, function: WindowFunction) -> int:
+        """How many of the first rows of a partition the function reads; 0 if it reads others."""
+        frame = function.frame
+        if frame is None or frame.start is not None:
+            return 0
+        if function.function == "NTH_VALUE":
+            return find_offset(function)
+        return int(function.function == "FIRST_VALUE")
+
+    def _counted(self, function: WindowFunction) -> str:
+        """What is not NULL for rows that count: all rows, or those with a value."""
+        return self.value_of(str(function.arguments[0])) if function.ignore_nulls else "*"
+
+    def _needs_row(self, need: FunctionNeed, first: int) -> str:
+        """Whether later rows need a row: one of the first or the last rows, or the best one so far."""
+        function = need.function
+        number, order = first or need.rows, self.order(function, reverse=not first)
+        passes = [] if not function.ignore_nulls else [f"{self._counted(function)} IS NOT NULL"]
+        if function.function in _BEST and function.frame is not None and function.frame.start is None:
+            by = self.value_of(str(function.arguments[1]))
+            number, order, passes = 1, f"{by} {_BEST[function.function]} NULLS LAST", [f"{by} IS NOT NULL"]
+        parts = ", ".join([*self.keys(function), *passes])
+        window = f"({f'PARTITION BY {parts} ' if parts else ''}ORDER BY {order})"
+        needed = " AND ".join([*passes, f"row_number() OVER {window} <= {number}"])
+        frame = function.frame
+        if frame is not None and frame.start is None and frame.end is not None and frame.end < -1:
+            # The last row of the frame is counted from the current row.
+            parts = ", ".join(self.keys(function))
+            window = (
+                f"({f'PARTITION BY {parts} ' if parts else ''}ORDER BY {self.order(function, reverse=True)})"
+            )
+            needed = f"({needed}) OR row_number() OVER {window} <= {-frame.end}"
+        return needed
 
     def compile_summary(self, number: int, need: FunctionNeed) -> SummaryProgram:
         function = need.function
@@ -166,11 +218,10 @@ class _Compiler:
             arrow_type(self.type_of(name)) if self.column(name) != "t" else pa.int64()
             for name in function.partition_by
         ]
-        value, n, a, total = self._summarise(function, f"summary{number}")
-        kept = self._total_type(function)
+        value, n, fields = self._summarise(function, f"summary{number}")
         schema = pa.schema(
             [*((f"k{i}", type_) for i, type_ in enumerate(types)), ("n", pa.int64())]
-            + ([("a", arrow_type(kept))] if kept is not None else [])
+            + [(field.name, arrow_type(field.type)) for field in fields]
         )
         match = (
             " AND ".join(
@@ -178,15 +229,18 @@ class _Compiler:
             )
             or "TRUE"
         )
-        shown = ", ".join([*(f"{key} AS k{i}" for i, key in enumerate(keys)), f"{n} AS n"])
         names = [f"k{i}" for i in range(len(keys))]
+        shown = ", ".join(
+            [*(f"{key} AS {name}" for key, name in zip(keys, names, strict=True)), f"{n} AS n"]
+            + [f"{field.own} AS {field.name}" for field in fields]
+        )
+        merged = ", ".join(
+            [*names, "CAST(sum(n) AS BIGINT) AS n"]
+            + [f"CAST({each.merged} AS {each.type.names.duckdb}) AS {each.name}" for each in fields]
+        )
         group = f" GROUP BY {', '.join(names)}" if names else ""
-        merged = ", ".join([*names, "CAST(sum(n) AS BIGINT) AS n"])
-        if kept is not None:
-            shown += f", {a} AS a"
-            merged += f", CAST({total} AS {kept.names.duckdb}) AS a"
         own = f" GROUP BY {', '.join(keys)}" if keys else ""
-        old = ", ".join([*names, "n", *(["a"] if kept is not None else [])])
+        old = ", ".join([*names, "n", *(field.name for field in fields)])
         update = (
             f"SELECT {merged} FROM (SELECT {old}, 0 AS o FROM s UNION ALL "
             f"SELECT {shown}, 1 AS o FROM x{own} HAVING count(*) > 0){group}"
@@ -196,66 +250,70 @@ class _Compiler:
         value = f"CAST({value} AS {function.type.names.duckdb})"
         return SummaryProgram(number, value, match, update, schema)
 
-    def _total_type(self, function: WindowFunction) -> SqlType | None:
-        """The type of the kept value; None if only a count is kept."""
-        from millpond.query.types import DOUBLE, decimal
-
-        name = function.function
-        if name in (*_RANKS, "COUNT", "COUNT_IF"):
-            return None
+    def _find_argument(self, function: WindowFunction) -> tuple[str, SqlType]:
+        """The first argument of a function, and its type."""
         argument = function.arguments[0]
-        type_ = argument.type if isinstance(argument, Literal) else self.type_of(argument)
-        assert type_ is not None
-        if name not in ("SUM", "AVG"):
-            return type_
-        if type_.name in ("FLOAT", "DOUBLE"):
-            return DOUBLE
-        return decimal(MAX_PRECISION, type_.scale or 0)
+        if not isinstance(argument, Literal):
+            return self.value_of(argument), self.type_of(argument)
+        assert argument.type is not None
+        return literal_sql(argument.value, argument.type, Dialect.DUCKDB), argument.type
 
-    def _summarise(self, function: WindowFunction, s: str) -> tuple[str, str, str, str]:
-        """The value of a new row; the count, the value and the combined value of the summary."""
+    def _summarise(self, function: WindowFunction, s: str) -> tuple[str, str, tuple[_SummaryField, ...]]:
+        """The value of a new row; the count and the further fields of the summary."""
         name, call = function.function, self.call(function)
         if name in _RANKS:
             keys = ", ".join(self.column(k.column) for k in function.order_by)
             n = f"count(DISTINCT ROW({keys}))" if name == "DENSE_RANK" else "count(*)"
-            return f"coalesce({s}.n, 0) + {call}", n, "", ""
-        argument = function.arguments[0] if function.arguments else None
-        x = ""
-        if argument is not None:
-            x = (
-                literal_sql(argument.value, argument.type, Dialect.DUCKDB)
-                if isinstance(argument, Literal)
-                else self.value_of(argument)
-            )
+            return f"coalesce({s}.n, 0) + {call}", n, ()
+        if not function.arguments:
+            return f"coalesce({s}.n, 0) + {call}", "count(*)", ()
+        x, type_ = self._find_argument(function)
         if name in ("COUNT", "COUNT_IF"):
-            n = (
-                "count(*)"
-                if argument is None
-                else f"count({x})"
-                if name == "COUNT"
-                else f"count(CASE WHEN {x} THEN 1 END)"
-            )
-            return f"coalesce({s}.n, 0) + {call}", n, "", ""
+            n = f"count({x})" if name == "COUNT" else f"count(CASE WHEN {x} THEN 1 END)"
+            return f"coalesce({s}.n, 0) + {call}", n, ()
         if name in _EXTREMES:
             made = _AGGREGATES[name]
-            return f"{_EXTREMES[name]}({s}.a, {call})", "count(*)", f"{made}({x})", f"{made}(a)"
+            field = _SummaryField("a", type_, f"{made}({x})", f"{made}(a)")
+            return f"{_EXTREMES[name]}({s}.a, {call})", "count(*)", (field,)
         if name == "FIRST_VALUE":
-            first = f"first(struct_pack(v := {x}) ORDER BY {self.order(function)})"
-            return (
-                f"CASE WHEN {s}.n IS NULL THEN {call} ELSE {s}.a END",
-                "count(*)",
-                f"({first}).v",
-                "(first(struct_pack(v := a) ORDER BY o)).v",
-            )
-        total = self._total_type(function)
-        assert total is not None
+            first = f"(first(struct_pack(v := {x}) ORDER BY {self.order(function)})).v"
+            field = _SummaryField("a", type_, first, "(first(struct_pack(v := a) ORDER BY o)).v")
+            return f"CASE WHEN {s}.n IS NULL THEN {call} ELSE {s}.a END", "count(*)", (field,)
+        if name in _MOMENTS:
+            return self._summarise_moments(function, s, f"CAST({x} AS DOUBLE)")
+        is_float = type_.name in ("FLOAT", "DOUBLE")
+        total = DOUBLE if is_float else decimal(MAX_PRECISION, type_.scale or 0)
         kept = total.names.duckdb
         add = self._framed(function, f"CAST(sum({x}) {{over}} AS {kept})")
+        field = _SummaryField("a", total, f"CAST(sum({x}) AS {kept})", "sum(a)")
         if name == "SUM":
-            return f"coalesce({s}.a + {add}, {s}.a, {add})", "count(*)", f"CAST(sum({x}) AS {kept})", "sum(a)"
+            return f"coalesce({s}.a + {add}, {s}.a, {add})", "count(*)", (field,)
         count = self._framed(function, f"count({x}) {{over}}")
         average = f"(coalesce({s}.a, 0) + coalesce({add}, 0)) / nullif(coalesce({s}.n, 0) + {count}, 0)"
-        return average, f"count({x})", f"CAST(sum({x}) AS {kept})", "sum(a)"
+        return average, f"count({x})", (field,)
+
+    def _summarise_moments(
+        self, function: WindowFunction, s: str, x: str
+    ) -> tuple[str, str, tuple[_SummaryField, ...]]:
+        """A variance from the count, the mean ``a`` and the sum ``b`` of squared distances from it.
+
+        Those of two sets of rows, which a merge has at most, add up to those of their union.
+        """
+        n, mean, more = f"coalesce({s}.n, 0)", f"{s}.a", self._framed(function, f"count({x}) {{over}}")
+        other = self._framed(function, f"avg({x}) {{over}}")
+        own = self._framed(function, f"coalesce(var_pop({x}) {{over}}, 0)")
+        between = f"coalesce(pow({other} - {mean}, 2) * {n} * {more} / nullif({n} + {more}, 0), 0)"
+        squares = f"(coalesce({s}.b, 0) + {own} * {more} + {between})"
+        rows = f"({n} + {more})" if function.function.endswith("_POP") else f"({n} + {more} - 1)"
+        value = f"CASE WHEN {rows} > 0 THEN {squares} / {rows} END"
+        pairs = "(sum(n) * sum(n) - sum(n * n)) / 2"
+        apart = f"coalesce({pairs} / nullif(sum(n), 0) * pow(max(a) - min(a), 2), 0)"
+        fields = (
+            _SummaryField("a", DOUBLE, f"avg({x})", "sum(n * a) / nullif(sum(n), 0)"),
+            _SummaryField("b", DOUBLE, f"coalesce(var_pop({x}), 0) * count({x})", f"sum(b) + {apart}"),
+        )
+        is_root = function.function.startswith("STDDEV")
+        return f"sqrt({value})" if is_root else value, f"count({x})", fields
 
     def _framed(self, function: WindowFunction, text: str) -> str:
         """An aggregate over the frame of a function."""
