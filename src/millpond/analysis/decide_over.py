@@ -60,7 +60,10 @@ def decide_over(query: Query, decide: Callable[[Query], Verdict]) -> Verdict:
     except TooManyParts:
         return _build_undetermined(query, [describe_undetermined(UndeterminedCode.TOO_MANY_ALTERNATIVES)])
     if not failures and not is_plain_over(query):
-        verdict = _decide_as_blocks(split_over(query), decide)
+        split = split_over(query)
+        verdict = _decide_as_blocks(split, decide)
+        if verdict is None and plan is not None and plan.below is None:
+            verdict = _decide_finite(split, decide)
         if verdict is not None:
             return verdict
     if plan is not None:
@@ -105,6 +108,19 @@ def _decide_as_blocks(query: Query, decide: Callable[[Query], Verdict]) -> Verdi
     if own.outcome != BOUNDED:
         return None
     return replace(own, query=query, state=add_states([*blocks.values(), own]), blocks=blocks)
+
+
+def _decide_finite(query: Query, decide: Callable[[Query], Verdict]) -> Verdict | None:
+    """The verdict on a query over limited ranks: the rows that pass are finitely many, and are all kept."""
+    blocks: dict[str, Verdict] = {}
+    for name, table in query.tables.items():
+        if not isinstance(table.block, Subquery):
+            return None
+        block = blocks[name] = decide(table.block.query)
+        needs = () if block.over is None else block.over.needs
+        if not any(need.limit is not None and need.is_per_partition for need in needs):
+            return None
+    return Verdict(BOUNDED, (), add_states(blocks.values()), query, blocks=blocks)
 
 
 def _forget_time(query: Query, name: str) -> Query:

@@ -304,8 +304,7 @@ def decide_frame(source: WindowedSource, function: WindowFunction) -> FunctionNe
     if not WINDOW_FUNCTIONS[name].summary and not _is_bounded_argument(source, mirrored):
         return OverFailure(OverCode.HOLISTIC_FRAME, function, _arguments(function))
     if find_kind(mirrored) is FunctionKind.VALUE:
-        kept = first_rows if is_first else 1
-        return replace(need, rows=rows + kept)
+        return replace(need, rows=rows + first_rows)
     return replace(need, summary=True)
 
 

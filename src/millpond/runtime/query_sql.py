@@ -87,6 +87,14 @@ def render_query(query: Query) -> str:
     return f"SELECT {_WORLD}, {shown} FROM ({text}){where}"
 
 
+def render_over_tables(query: Query, tables: Mapping[str, str]) -> str:
+    """The query as one statement, over declared tables that are given as SELECT statements."""
+    world = f"0 AS {_WORLD}"
+    named = [f"{_source_name(name)} AS (SELECT *, {world} FROM ({text}))" for name, text in tables.items()]
+    named.append(f"{_WORLDS} AS (SELECT {world})")
+    return f"WITH {', '.join(named)} SELECT * EXCLUDE ({_WORLD}) FROM ({render_query(query)})"
+
+
 def _render_term(term: Term, columns: Sequence[str]) -> str:
     every = [_render_select(select, columns) for select in term.selects]
     if not term.distinct:

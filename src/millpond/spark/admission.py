@@ -122,10 +122,11 @@ def _check_window_functions(verdict: Verdict, memory: int | None) -> None:
     """Refuse window functions that the engine does not compute, and budgets for them."""
     if verdict.outcome != BOUNDED or memory is not None:
         raise MillpondError("a query with window functions does not run on a memory budget")
-    gap = "several blocks" if verdict.over is None else find_gap(verdict.over)
+    if verdict.over is None:
+        raise MillpondError("the first groups in an order are checked, but not run")
+    gap = find_gap(verdict.over) if verdict.over.needs else None
     if gap is not None:
         raise MillpondError(f"the query is bounded and checked, but not run: {gap}")
-    assert verdict.over is not None
     base = verdict.over.block.base
     if isinstance(base.block, Subquery):
         _check_block(verdict, base)
@@ -150,6 +151,8 @@ def _find_block_gap(verdict: Verdict, table: Table) -> str | None:
     if not table.streaming:
         return _find_relation_gap(table)
     block = verdict.blocks[table.name]
+    if is_finite(verdict):
+        return _find_finite_gap(verdict, block)
     if is_revised(block.query):
         return "its rows change as long as the stream goes on"
     if is_projection(verdict.query) and verdict.blocks.keys() == verdict.query.tables.keys():
@@ -161,7 +164,7 @@ def _find_block_gap(verdict: Verdict, table: Table) -> str | None:
     if block.timed is None and block.over is None:
         return "its rows have no timestamp by which they come in order"
     if verdict.plan is not None:
-        return "its rows are shown beside groups" if _shows_rows(verdict.query, table) else None
+        return "several selects read it, and one shows its rows" if _is_shared(verdict.query, table) else None
     is_timed = verdict.timed is not None or verdict.over is not None
     if not is_timed or table.time is None:
         return "its rows have no timestamp by which they come in order"
@@ -170,6 +173,25 @@ def _find_block_gap(verdict: Verdict, table: Table) -> str | None:
     else:
         delay = None if block.over is None else find_over_delay(block.over)
     return "its rows do not come in the order of time" if delay is None else None
+
+
+def is_finite(verdict: Verdict) -> bool:
+    """Whether a query is computed anew from the rows of its blocks, which are finitely many and change."""
+    if verdict.over is not None:
+        return not verdict.over.needs
+    is_plain = is_projection(verdict.query) and verdict.blocks.keys() == verdict.query.tables.keys()
+    return bool(verdict.blocks) and verdict.plan is None and verdict.timed is None and not is_plain
+
+
+def _find_finite_gap(verdict: Verdict, block: Verdict) -> str | None:
+    """Why a query is not computed from the rows of a block."""
+    if verdict.over is None and verdict.query.tables.keys() != verdict.blocks.keys():
+        return "its rows change, and relations are joined with them"
+    if len(block.query.selects) != 1:
+        return "it is a UNION whose rows change"
+    if any(select.session is not None for select in verdict.query.selects):
+        return "its rows are grouped by sessions"
+    return None
 
 
 def _find_relation_gap(table: Table) -> str | None:
@@ -184,13 +206,15 @@ def _find_relation_gap(table: Table) -> str | None:
     return None
 
 
-def _shows_rows(query: Query, table: Table) -> bool:
-    """Whether a select shows rows of a table as they are."""
-    return any(
-        not term.distinct and not is_aggregate(select) and [o.table for o in select.occurrences] == [table]
+def _is_shared(query: Query, table: Table) -> bool:
+    """Whether several selects read a table, one of which shows its rows as they are."""
+    reads = [
+        (term, select)
         for term in query.terms
         for select in term.selects
-    )
+        if any(o.table == table for o in select.every_occurrence)
+    ]
+    return len(reads) > 1 and any(not t.distinct and not is_aggregate(s) for t, s in reads)
 
 
 def _refuse_unbounded(verdict: Verdict, budgets: str) -> NotBoundedError:

@@ -5,6 +5,7 @@
 | lookup        | streams joined with relations that stay in a database    | none; workers cache rows        |
 | budgeted      | queries that are not bounded, with ``--memory N``        | at most N tuples                |
 | projection    | bounded: rows of one block, each by itself               | that of the block               |
+| finite        | bounded: finitely many rows of blocks that change        | these rows, and the answer      |
 | stream-static | bounded: rows of one stream, joined with relations       | none                            |
 | native        | bounded: windows, sessions, DISTINCT over one stream     | Spark's own, until they close   |
 | over          | bounded: window functions over one stream                | reorder buffer, last rows, sums |
@@ -21,6 +22,7 @@ from millpond.errors import MillpondError
 from millpond.plan.computed_aggregates import explain_uncomputed
 from millpond.spark.budgeted import BudgetedEngine
 from millpond.spark.exact import ExactEngine
+from millpond.spark.finite import FiniteEngine
 from millpond.spark.job import Engine, Job
 from millpond.spark.lookup import LookupEngine
 from millpond.spark.native_windows import NativeEngine
@@ -33,6 +35,7 @@ ENGINES: tuple[Engine, ...] = (
     LookupEngine(),
     BudgetedEngine(),
     ProjectionEngine(),
+    FiniteEngine(),
     StreamStaticEngine(),
     NativeEngine(),
     OverEngine(),

@@ -58,7 +58,7 @@ class ExactEngine:
         blocks = {n: open_block(each, job.query.tables[n], in_order=False) for n, each in job.blocks.items()}
         schema = infer_result_schema(job.spark, job.query, {n: each.schema for n, each in blocks.items()})
         sources = SharedSources(job.sources)
-        results = [_run_natively(term, schema, sources, compiled) for term in compiled.native]
+        results = [_run_natively(term, schema, sources, blocks, compiled) for term in compiled.native]
         is_stateful = bool(compiled.program.terms) or not results
         if is_stateful:
             results.append(_run_on_synopses(job.query, compiled, schema, sources, blocks))
@@ -80,9 +80,21 @@ def _changelog_columns(compiled: CompiledExact) -> tuple[str, ...]:
 
 
 def _run_natively(
-    term: Term, schema: StructType, sources: SharedSources, compiled: CompiledExact
+    term: Term,
+    schema: StructType,
+    sources: SharedSources,
+    blocks: Mapping[str, OpenBlock],
+    compiled: CompiledExact,
 ) -> DataFrame:
-    frames = [_filter_stream(select, schema, sources) for select in term.selects]
+    frames = []
+    for select in term.selects:
+        name = select.occurrences[0].table.name
+        is_block = name in blocks
+        frames.append(
+            _filter_block(select, schema, blocks[name])
+            if is_block
+            else _filter_stream(select, schema, sources)
+        )
     frame = reduce(DataFrame.unionAll, frames)
     if term.distinct:
         frame = frame.dropDuplicates(schema.names)
@@ -109,6 +121,19 @@ def _filter_stream(select: Select, schema: StructType, sources: SharedSources) -
     return source.frame.where(F.expr(where)).select(
         *columns, F.expr(kind).alias(KIND), F.expr(note).alias(NOTE)
     )
+
+
+def _filter_block(select: Select, schema: StructType, block: OpenBlock) -> DataFrame:
+    """The select over a block, together with the notes of the block."""
+    is_result = F.col(KIND) == RowKind.RESULT
+    where = F.expr(condition_sql(select.where, _column_name, Dialect.SPARK))
+    items = [
+        F.when(is_result, F.expr(expression_sql(item.expression, _column_name, Dialect.SPARK)))
+        .cast(field.dataType)
+        .alias(field.name)
+        for item, field in zip(select.items, schema.fields, strict=True)
+    ]
+    return block.frame.where(F.when(is_result, where).otherwise(True)).select(*items, KIND, NOTE)
 
 
 def _column_name(ref: Ref) -> str:

@@ -73,7 +73,7 @@ class OverEngine:
         frame = apply_processor(processor, payloads, schema, extra)
         partitions = 1 if program.shards == 1 else None
         return AnswerFrame(
-            _project_results(frame, plan, extra), (*job.query.columns, *extra), True, partitions
+            project_results(frame, plan, extra), (*job.query.columns, *extra), True, partitions
         )
 
 
@@ -106,7 +106,7 @@ def _list_columns(program: OverProgram, plan: OverPlan) -> list[Column]:
     return columns
 
 
-def _project_results(frame: DataFrame, plan: OverPlan, extra: tuple[str, ...]) -> DataFrame:
+def project_results(frame: DataFrame, plan: OverPlan, extra: tuple[str, ...]) -> DataFrame:
     """The rows that the select accepts, with its items; and the other kinds of rows."""
     is_result = F.col(KIND) == RowKind.RESULT
     table = plan.select.occurrence(plan.alias).table

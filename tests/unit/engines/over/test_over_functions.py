@@ -1,0 +1,64 @@
+"""Window functions in random micro-batches give the answer on all rows; chains of them do, too."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from millpond import Verdict, check
+from millpond.engines.over.compile import find_gap
+from millpond.frontend.parse import parse
+from tests.support.over_generate import CATALOG, make_rows
+from tests.support.over_local import answer_at_once, cut_at_random, run_in_batches
+
+_PREVIOUS = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "NTH_VALUE(x, 2) OVER (w) AS a, NTH_VALUE(x, 2) IGNORE NULLS OVER (w) AS b",
+        "LAST_VALUE(x) IGNORE NULLS OVER (w) AS a, LAG(x, 2) IGNORE NULLS OVER (w) AS b",
+        "FIRST_VALUE(x) IGNORE NULLS OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING) AS a",
+        "MAX_BY(x, y) OVER (w) AS a, MIN_BY(u, y) OVER (w) AS b",
+        "ROUND(STDDEV(x) OVER (w), 6) AS a, ROUND(VAR_POP(y) OVER (w), 1) AS b",
+        f"SUM(x) OVER (w {_PREVIOUS}) AS a, COUNT(*) OVER (w {_PREVIOUS}) AS b",
+    ],
+)
+def test_functions_from_the_beginning_on(items: str) -> None:
+    _compare(f"SELECT u, y, {items.replace('(w', '(PARTITION BY k ORDER BY ts')} FROM s")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "SELECT *, LAG(x) OVER (PARTITION BY k ORDER BY ts) AS f FROM s",
+        "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY u, date_trunc('hour', ts) ORDER BY y) AS f "
+        "FROM s) WHERE f <= 2",
+        "SELECT *, COUNT(*) OVER (ORDER BY ts RANGE BETWEEN CURRENT ROW AND INTERVAL 3 SECONDS FOLLOWING) "
+        "AS f FROM s",
+    ],
+    ids=["lag", "closing partitions", "later rows"],
+)
+def test_window_functions_of_window_functions(rows: str) -> None:
+    """The rows of a block wait until it has reported that those before them are out."""
+    _compare(f"SELECT u, y, SUM(f) OVER (PARTITION BY k ORDER BY ts) AS g FROM ({rows}) AS r")
+
+
+def test_a_running_median_is_not_run() -> None:
+    verdict = check(f"{CATALOG} SELECT y, MEDIAN(k) OVER (ORDER BY ts) AS m FROM s")
+    assert isinstance(verdict, Verdict) and verdict.over is not None
+    assert "how often each value occurs" in (find_gap(verdict.over) or "")
+
+
+def _compare(sql: str) -> None:
+    verdict = check(f"{CATALOG} {sql}")
+    assert isinstance(verdict, Verdict) and verdict.outcome == "bounded"
+    rng = random.Random(11)
+    rows = make_rows(rng, 60)
+    found, most, late = run_in_batches(verdict, cut_at_random(rng, rows))
+    (query,) = parse(f"{CATALOG} {sql}")
+    assert found == answer_at_once(query, rows)
+    assert late == 0
+    assert verdict.state.entries is None or most <= verdict.state.entries
