@@ -73,6 +73,26 @@ def test_functions_by_time_are_written_once(spark: SparkSession, tmp_path: Path)
     assert [line.count("late") for text in rejected for line in text.splitlines()] == [1]
 
 
+def test_ranks_of_groups_follow_their_changes(spark: SparkSession, tmp_path: Path) -> None:
+    """Counts are joined with a subquery of relations, and ranked anew whenever they change."""
+    (tmp_path / "posts.json").write_text(
+        '{"post": "a", "m": 3}\n{"post": "a", "m": 5}\n{"post": "b", "m": 9}\n'
+    )
+    query = """
+    CREATE TABLE posts (post STRING, m INT) USING json OPTIONS (path 'posts.json');
+    SELECT kind, n, RANK() OVER (ORDER BY n DESC, kind) AS place FROM (
+      SELECT kind, SUM(p.m) AS n
+      FROM gauge g JOIN (SELECT post, MAX(m) AS m FROM posts GROUP BY post) p ON g.post = p.post GROUP BY kind
+    );
+    """
+    code, found = run(tmp_path, query)
+    assert code == 0
+    answer: Counter[tuple[Any, ...]] = Counter()
+    for row in found:
+        answer[row["kind"], row["n"], row["place"]] += -1 if row["_retracted"] else 1
+    assert +answer == Counter({(1, 24, 1): 1, (2, 19, 2): 1}) and any(row["_retracted"] for row in found)
+
+
 def test_rows_that_leave_the_first_ones_are_taken_back(spark: SparkSession, tmp_path: Path) -> None:
     query = """
     SELECT post, kind, depth
