@@ -43,11 +43,14 @@ def run(path: Path, query: str) -> tuple[int, list[dict[str, Any]]]:
 
 
 def test_functions_by_time_are_written_once(spark: SparkSession, tmp_path: Path) -> None:
-    """LAG, LEAD, a running sum, a RANGE of time, and an expression; the late row is rejected."""
+    """LAG, LEAD, a running sum, a RANGE of time, and an expression; the late row is rejected.
+
+    The division by zero in the row that WHERE excludes must not be evaluated.
+    """
     query = """
     SELECT post, depth, depth - LAG(depth, 1, 0) OVER w AS rise, LEAD(depth) OVER w AS after,
            SUM(depth) OVER w AS total,
-           CAST(AVG(depth) OVER minute AS INT) AS mean
+           CAST(AVG(depth) OVER minute AS INT) AS mean, CAST(SUM(1000 / (depth - 9)) OVER w AS INT) AS parts
     FROM gauge WHERE depth > 9
     WINDOW w AS (PARTITION BY kind ORDER BY at),
            minute AS (PARTITION BY post ORDER BY at RANGE INTERVAL 1 MINUTE PRECEDING);
@@ -56,16 +59,16 @@ def test_functions_by_time_are_written_once(spark: SparkSession, tmp_path: Path)
     assert code == 0
 
     def row(*values: Any) -> dict[str, Any]:
-        return dict(zip(("post", "depth", "rise", "after", "total", "mean"), values, strict=True))
+        return dict(zip(("post", "depth", "rise", "after", "total", "mean", "parts"), values, strict=True))
 
     assert found == sorted(
         [
-            row("a", 10, 10, 20, 10, 10),
-            row("b", 20, 10, 11, 30, 20),
-            row("a", 12, 12, 30, 12, 11),
-            row("b", 30, 18, 33, 42, 25),
-            row("a", 11, -9, None, 41, 11),
-            row("a", 33, 3, None, 75, 22),
+            row("a", 10, 10, 20, 10, 10, 1000),
+            row("b", 20, 10, 11, 30, 20, 1090),
+            row("a", 12, 12, 30, 12, 11, 333),
+            row("b", 30, 18, 33, 42, 25, 380),
+            row("a", 11, -9, None, 41, 11, 1590),
+            row("a", 33, 3, None, 75, 22, 422),
         ],
         key=str,
     )

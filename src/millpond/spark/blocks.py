@@ -95,8 +95,8 @@ def make_job(job: Job, open_table: OpenTable) -> Job:
         return OpenSource(source.good, False) if is_known else source
 
     def complete_block(verdict: Verdict) -> Job:
-        """The job of a block; its columns are not always those of its text."""
-        return complete(replace(verdict, query=replace(verdict.query, text="")))
+        """The job of a block, which emits final rows; its columns are not always those of its text."""
+        return replace(complete(replace(verdict, query=replace(verdict.query, text=""))), updates=False)
 
     def complete(verdict: Verdict) -> Job:
         relations: dict[str, OpenSource] = {}

@@ -47,12 +47,13 @@ ENGINES: tuple[Engine, ...] = (
 def choose_engine(job: Job) -> Engine:
     """The first engine that accepts the job.
 
-    Raises MillpondError if none can write updates of sessions and blocks, or computes an aggregate.
+    Raises MillpondError if none can write updates of sessions or of the rows of blocks, or computes an
+    aggregate.
     """
-    if job.updates and job.blocks:
+    if job.updates and ProjectionEngine().accepts(job):
         raise MillpondError(
-            "the results of a subquery cannot be written whenever they change (updates)",
-            remedy="leave the option out; then each result is written once, when it is final",
+            "the rows of a subquery cannot be written whenever they change (updates)",
+            remedy="leave the option out; then each row is written once, when it is final",
         )
     if job.updates and any(select.session is not None for select in job.query.selects):
         raise MillpondError(

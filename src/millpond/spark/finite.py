@@ -7,7 +7,6 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from millpond.analysis.blocks import open_blocks
@@ -17,6 +16,7 @@ from millpond.engines.finite.program import TAKEN_BACK, FiniteProgram
 from millpond.plan.over import OverPlan
 from millpond.query.model import Item, Occurrence, Query, Ref, Select, Term
 from millpond.query.trace import find_used_columns
+from millpond.query.types import arrow_type, find_type
 from millpond.runtime.row_kinds import KIND, NOTE
 from millpond.spark.answer import (
     RETRACTED,
@@ -40,7 +40,7 @@ _EXTRA = (REVISION, RETRACTED)
 class FiniteEngine:
     """Runs queries whose streams are all subqueries with finitely many rows: it keeps these."""
 
-    holds_rows_back = True
+    holds_rows_back = False  # its blocks may
 
     def accepts(self, job: Job) -> bool:
         verdict = job.verdict
@@ -58,9 +58,9 @@ class FiniteEngine:
         else:
             columns = query.selects[0].occurrences[0].table.columns
             schema = StructType([StructField(c.name, spark_type(c.type)) for c in columns])
-        inputs = [FiniteInput(n, _local(schemas[n]), keys) for n, (_, keys) in answers.items()]
+        inputs = [FiniteInput(n, _find_local_schema(schemas[n]), keys) for n, (_, keys) in answers.items()]
         types = duckdb_types(schema)
-        program = compile_finite(open_blocks(query), inputs, to_arrow_schema(schema), types)
+        program = compile_finite(open_blocks(query), inputs, _find_arrow_schema(schema), types)
         payloads = [
             _collect_changes(program, kept.name, answer)
             for kept, (answer, _) in zip(program.kept, answers.values(), strict=True)
@@ -102,13 +102,18 @@ def _find_schema(answer: AnswerFrame) -> StructType:
     return answer.frame.select(*map(quoted, shown)).schema
 
 
-def _local(schema: StructType) -> pa.Schema:
+def _find_arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow types of columns; raises MillpondError for types that no state holds."""
+    duckdb_types(schema)
+    known = {field.name: find_type(field.dataType.simpleString()) for field in schema.fields}
+    return pa.schema([(name, arrow_type(type_)) for name, type_ in known.items() if type_ is not None])
+
+
+def _find_local_schema(schema: StructType) -> pa.Schema:
     """The Arrow types of kept rows: DuckDB computes with timestamps in UTC."""
+    is_time = pa.types.is_timestamp
     return pa.schema(
-        [
-            pa.field(f.name, pa.timestamp("us") if pa.types.is_timestamp(f.type) else f.type)
-            for f in to_arrow_schema(schema)
-        ]
+        [(f.name, pa.timestamp("us") if is_time(f.type) else f.type) for f in _find_arrow_schema(schema)]
     )
 
 
