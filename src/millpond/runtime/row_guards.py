@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 
-from millpond.query.model import And, Column, Condition, Not, NotTrue, Or, Query, Ref, Select, Table
+from millpond.query.model import And, Column, Condition, Not, NotTrue, Or, Query, Ref, Select, Table, Windowed
 from millpond.query.trees import aliases_in, conjuncts, refs
 from millpond.runtime.sql import Dialect, all_of, any_of, condition_sql
 
@@ -48,6 +48,10 @@ def _list_places(select: Select, name: str) -> Iterator[tuple[str, Condition, fr
         for occurrence in exists.occurrences:
             if occurrence.table.name == name:
                 yield occurrence.alias, exists.condition, frozenset()
+    for occurrence in select.every_occurrence:
+        block = occurrence.table.block
+        if isinstance(block, Windowed) and block.base.name == name:
+            yield name, block.where, frozenset(Ref(name, column.name) for column in block.base.derived)
 
 
 def _find_paths(

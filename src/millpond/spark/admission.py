@@ -97,7 +97,7 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
     if any(isinstance(table.block, Windowed) for table in verdict.query.tables.values()):
         _check_window_functions(verdict, memory)
     if verdict.query.limit is not None:
-        raise MillpondError("a query with LIMIT but without ORDER BY is checked, not run")
+        _check_limit(verdict)
     for table in verdict.query.tables.values():
         if isinstance(table.block, Subquery):
             _check_block(verdict, table)
@@ -109,6 +109,22 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
             raise MillpondError(
                 f"the output column {name} has a reserved name", remedy="give it another alias"
             )
+
+
+def _check_limit(verdict: Verdict) -> None:
+    """Refuse LIMIT without ORDER BY where rows of the answer are taken back, or are groups without bound."""
+    plans = (verdict.plan, verdict.timed, verdict.over)
+    reason = ""
+    if plans == (None, None, None) and not verdict.blocks:
+        reason = "the query is bounded only by its LIMIT"
+    elif is_revised(verdict.query) or is_finite(verdict) or _takes_rows_back(verdict):
+        reason = "rows of the answer change"
+    if reason:
+        raise MillpondError(f"a query with LIMIT but without ORDER BY is checked, but not run: {reason}")
+
+
+def _takes_rows_back(verdict: Verdict) -> bool:
+    return verdict.over is not None and any(need.revised for need in verdict.over.needs)
 
 
 def _check_source(table: Table) -> None:

@@ -20,7 +20,9 @@ from millpond.runtime.aggregates import call_sql
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, expression_sql
 from millpond.spark.operators.lazy import LazyProcessor
+from millpond.spark.operators.limit import LimitMapper, LimitProcessor
 from millpond.spark.operators.output import TAIL_SCHEMA
+from millpond.spark.operators.payloads import PAYLOAD_SCHEMA
 from millpond.spark.operators.shard import ShardProcessor
 from millpond.spark.sources.schema import spark_schema, spark_type
 
@@ -85,8 +87,10 @@ def _open_empty_tables(spark: SparkSession, schemas: Mapping[str, StructType]) -
 
 
 def finish_rows(spark: SparkSession, answer: AnswerFrame, query: Query) -> AnswerFrame:
-    """The answer with the columns that are written, with the names and types that Spark gives them."""
+    """The rows that are written, and their columns with the names and types that Spark gives them."""
     finished = project_rows(answer, query)
+    if query.limit is not None:
+        finished = _limit_rows(finished, query.limit)
     shown = [name for name in finished.columns if name not in (REVISION, RETRACTED)]
     wanted = _describe_output(spark, query)
     if wanted is None or len(wanted) != len(shown):
@@ -111,6 +115,16 @@ def _describe_output(spark: SparkSession, query: Query) -> list[tuple[str, DataT
         return None
     names = unique_names([field.name for field in fields])
     return [(name, _concrete_type(field.dataType)) for name, field in zip(names, fields, strict=True)]
+
+
+def _limit_rows(answer: AnswerFrame, limit: int) -> AnswerFrame:
+    """The answer with at most so many results."""
+    schema = answer.frame.select(*map(quoted, answer.columns)).schema
+    duckdb_types(schema)  # nested values do not pass through the operator
+    columns = [quoted(name).alias(f"o{i}") for i, name in enumerate(answer.columns)]
+    taken = answer.frame.select(*columns, KIND, NOTE).mapInArrow(LimitMapper(limit).__call__, PAYLOAD_SCHEMA)
+    frame = apply_processor(LimitProcessor(limit, len(schema)), [taken], schema, ())
+    return replace(answer, frame=frame, stateful=True)
 
 
 def quoted(name: str) -> Column:
