@@ -44,6 +44,28 @@ def make_query(rng: random.Random) -> str:
     return f"SELECT u, y, {', '.join(items)} FROM s{where}"
 
 
+def make_consumer(rng: random.Random) -> str:
+    """Groups, a set, a join or a rank of groups over the results of window functions."""
+    rows = f"(SELECT u, k, x, y, ts, {_make_function(rng)} AS f FROM s)"
+    first = "(SELECT *, ROW_NUMBER() OVER (PARTITION BY k, u ORDER BY ts) AS f FROM s WHERE u < 3)"
+    near = "t.u = r.u AND t.ts BETWEEN r.ts AND r.ts + INTERVAL 3 SECONDS"
+    return rng.choice(
+        [
+            f"SELECT k, COUNT(f), MAX(f), SUM(y) FROM {rows} r GROUP BY k",
+            f"SELECT k, date_trunc('hour', ts) AS h, COUNT(*), MIN(f) FROM {rows} r "
+            "GROUP BY k, date_trunc('hour', ts)",
+            f"SELECT DISTINCT k, f > 1 AS g FROM {rows} r",
+            f"SELECT r.y, r.f, t.y AS z FROM {rows} r JOIN s t ON {near}",
+            f"SELECT r.y, r.f FROM {rows} r WHERE NOT EXISTS (SELECT 1 FROM s t WHERE {near} AND t.y > r.y)",
+            f"SELECT date_trunc('hour', ts) AS h, SUM(y) FROM {first} r WHERE f = 1 "
+            "GROUP BY date_trunc('hour', ts)",
+            f"SELECT k, n, RANK() OVER (ORDER BY n DESC, k) AS p FROM "
+            f"(SELECT k, COUNT(f) AS n FROM {rows} r GROUP BY k) c",
+            "SELECT MAX(n) AS m, COUNT(*) AS c FROM (SELECT k, b, SUM(y) AS n FROM s GROUP BY k, b) c",
+        ]
+    )
+
+
 def _make_nested(rng: random.Random) -> str:
     """Window functions over window functions, maybe only over some of their rows."""
     inner = ", ".join(f"{_make_function(rng)} AS {name}" for name in rng.choice([["f"], ["f", "g"]]))

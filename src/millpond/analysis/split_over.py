@@ -157,13 +157,16 @@ def _rename_facts(column: Column, old: str, new: str) -> Column:
 
 def _list_functions_of_time(table: Table, used: set[str]) -> list[Column]:
     """The used derived columns that are functions of time, with the ends of their buckets."""
-    functions = {c.name: c.derivation.time for c in table.derived if c.derivation and c.derivation.time}
-    names = {*used, *(function.end for name, function in functions.items() if name in used)}
+    derivations = {c.name: c.derivation for c in table.derived if c.derivation and not c.derivation.arguments}
+    functions = {name: each.time for name, each in derivations.items() if name in used}
+    names = {*used, *(each.end for each in functions.values() if each is not None)}
+    if functions:  # the end of a calendar unit is no function that a query can name
+        names |= {name for name, each in derivations.items() if each.time is None}
     found: list[Column] = []
     for column in reversed(table.derived):  # each after those that it depends on
-        if column.derivation is not None and column.name in functions and column.name in names:
+        if column.name in derivations and column.name in names:
             found.insert(0, column)
-            names |= {c.name for c in table.derived if f"`{c.name}`" in column.derivation.sql}
+            names |= {name for name in derivations if f"`{name}`" in derivations[column.name].sql}
     return found
 
 
