@@ -62,7 +62,8 @@ class Job:
     @property
     def every_source(self) -> dict[str, OpenSource]:
         """The open tables of the job and of its blocks, each with the rejected rows if they come with it."""
-        found = {n: s for n, s in self.sources.items() if self.query.tables[n].block is None}
+        declared = self.query.declared_tables
+        found = {n: s for n, s in self.sources.items() if n in declared}
         found |= {n: s for n, s in self.inner_relations.items() if n not in found or s.rejects}
         for block in self.blocks.values():
             found |= {n: s for n, s in block.every_source.items() if n not in found or s.rejects}
