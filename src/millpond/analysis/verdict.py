@@ -38,6 +38,8 @@ class UndeterminedCode(StrEnum):
     SESSION_OF_PARTNERS = "session-of-partners"
     BLOCK = "block"
     REVISED = "revised-block"
+    OPAQUE_OPERATOR = "opaque-operator"
+    UNSUPPORTED = "unsupported"
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,12 @@ from millpond.frontend.near_times import find_near_columns
 from millpond.frontend.refusals import CLOCK_FUNCTIONS, RANDOM_FUNCTIONS
 from millpond.frontend.row_facts import find_facts
 from millpond.frontend.scope import Scope
-from millpond.frontend.spark_functions import correct_types, is_unknown_call, make_typable
+from millpond.frontend.spark_functions import (
+    correct_types,
+    is_unknown_call,
+    make_typable,
+    replace_user_functions,
+)
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import Statement
 from millpond.query.derived_names import mark_name
@@ -168,7 +173,8 @@ def _name(row: exp.Expr, taken: frozenset[str]) -> str:
 
 def _to_duckdb(row: exp.Expr, type_: SqlType) -> str:
     """DuckDB's spelling, with a result of the same type."""
-    return f"CAST({row.sql('duckdb')} AS {type_.names.duckdb})"
+    computed = replace_user_functions(row)
+    return f"CAST({computed.sql('duckdb')} AS {type_.names.duckdb})"
 
 
 def find_expression_type(

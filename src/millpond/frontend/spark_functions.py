@@ -5,7 +5,13 @@ Functions that neither sqlglot nor this list has might be aggregates, or make se
 
 from __future__ import annotations
 
-from sqlglot import exp
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+
+from sqlglot import exp, maybe_parse
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 _LIKE_ARGUMENT = "the type of the first argument"
@@ -36,11 +42,58 @@ _UNTYPED: dict[type[exp.Expr], str] = {
     exp.FromTimeZone: "TIMESTAMP",
 }
 _TYPES = {name: type_ for type_, names in _BY_TYPE.items() for name in names.split()}
+# The functions of users, with the types of their values, in the text that is being read.
+_user_functions: ContextVar[Mapping[str, str]] = ContextVar("user_functions", default=MappingProxyType({}))
+# What DuckDB computes instead of a function of users: some value that follows from the arguments.
+_STAND_INS = {
+    "BOOLEAN": "{} % 2 = 0",
+    "DATE": "DATE '2000-01-01' + CAST({} % 100000 AS INT)",
+    "TIMESTAMP": "make_timestamp(CAST({} % 1000000000000000 AS BIGINT))",
+    "STRING": "CAST({} AS VARCHAR)",
+}
+
+
+@contextmanager
+def declare_functions(types: Mapping[str, str]) -> Iterator[None]:
+    """Inside, calls of these functions are known to be computed from one row, by name and type of value.
+
+    Nothing else is known of them.
+    """
+    token = _user_functions.set({name.lower(): type_.upper() for name, type_ in types.items()})
+    try:
+        yield
+    finally:
+        _user_functions.reset(token)
+
+
+def is_known_function(name: str) -> bool:
+    """Whether a function is one of Spark's that can be read."""
+    return name.upper() in Spark.Parser.FUNCTIONS or name.lower() in _TYPES
 
 
 def is_unknown_call(node: exp.Expr) -> bool:
     """Whether a node calls a function of which it is not known that it is one of a single row."""
-    return isinstance(node, exp.Anonymous) and node.name.lower() not in _TYPES
+    return isinstance(node, exp.Anonymous) and _find_type_name(node) is None
+
+
+def replace_user_functions(node: exp.Expr) -> exp.Expr:
+    """An expression that DuckDB can compute: each function of users is another function of its arguments."""
+
+    def change(each: exp.Expr) -> exp.Expr:
+        if not isinstance(each, exp.Anonymous) or each.name.lower() not in _user_functions.get():
+            return each
+        type_name = _user_functions.get()[each.name.lower()]
+        arguments = ", ".join(argument.sql("duckdb") for argument in each.expressions)
+        mixed = f"CAST(hash('{each.name}', {arguments}) % 1000000007 AS BIGINT)"
+        text = _STAND_INS.get(type_name, "{}").format(mixed)
+        return exp.Paren(this=maybe_parse(text, dialect="duckdb"))
+
+    return node.transform(change)
+
+
+def _find_type_name(call: exp.Anonymous) -> str | None:
+    name = call.name.lower()
+    return _TYPES.get(name) or _user_functions.get().get(name)
 
 
 def make_typable(node: exp.Expr) -> exp.Expr:
@@ -48,7 +101,7 @@ def make_typable(node: exp.Expr) -> exp.Expr:
 
     def change(each: exp.Expr) -> exp.Expr:
         if isinstance(each, exp.Anonymous):
-            type_name = _TYPES.get(each.name.lower(), _NESTED)
+            type_name = _find_type_name(each) or _NESTED
             if type_name is _LIKE_ARGUMENT and each.expressions:
                 return make_typable(each.expressions[0])
             return each if type_name in (_LIKE_ARGUMENT, _NESTED) else _value_of(type_name)

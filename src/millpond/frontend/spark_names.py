@@ -5,7 +5,9 @@ Names of common forms are Spark's own.  Others are the expression as sqlglot wri
 
 from __future__ import annotations
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
 
 from millpond.frontend.statement import Statement
 
@@ -83,3 +85,18 @@ def _plain(node: exp.Expr) -> str:
     for identifier in shown.find_all(exp.Identifier):
         identifier.set("quoted", False)
     return shown.sql("spark", normalize_functions="lower")
+
+
+def quote_name(name: str) -> str:
+    """A name as SQL text, in backquotes where it would be read as something else.
+
+    >>> quote_name("id"), quote_name("timestamp"), quote_name("count(1)")
+    ('id', '`timestamp`', '`count(1)`')
+    """
+    try:
+        tokens = Spark().tokenize(name)
+    except SqlglotError:
+        tokens = []
+    if len(tokens) == 1 and tokens[0].token_type is TokenType.VAR and tokens[0].text == name:
+        return name
+    return "`" + name.replace("`", "``") + "`"

@@ -54,7 +54,7 @@ def find_base_rows(
         picked: dict[Source, Any] = {}
         for name, table in tables.items():
             for column in table.columns:
-                values = choices[column.type.family]
+                values = choices.get(column.type.family, [None])  # nested values are left out
                 value = values[number % len(values)] if number < _MOST_CANDIDATES / 4 else rng.choice(values)
                 same = next((each for each in equal if (name, column.name) in each), {(name, column.name)})
                 known = next((picked[each] for each in same if each in picked), value)

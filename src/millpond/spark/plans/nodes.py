@@ -27,7 +27,8 @@ class PlanExpression:
     """An expression: its class, its children, and its other fields.
 
     ``expr_id`` is the column that an AttributeReference reads, or that an Alias makes.  Expressions that are
-    no children (the branches of a CASE) and plans (of subqueries) are among the fields.
+    no children (the branches of a CASE) and plans (of subqueries) are among the fields.  ``function`` is the
+    name under which Spark's registry lists the class.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class PlanExpression:
     name: str | None = None
     type: str | None = None
     value: str | None = None
+    function: str | None = None
 
     def walk(self) -> Iterator[PlanExpression]:
         """The expression and all below it."""

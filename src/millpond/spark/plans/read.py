@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from py4j.java_collections import JavaMap
@@ -16,6 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from millpond.frontend.spark_functions import is_known_function
 from millpond.spark.answer import WATERMARK_DELAY
 from millpond.spark.plans.nodes import Attribute, PlanExpression, PlanNode, PlanSource
 
@@ -31,13 +33,17 @@ _REPLAYED = {"kafka", "delta", "iceberg", "parquet", "orc", "json", "csv", "text
 
 def read_plan(frame: DataFrame) -> PlanNode:
     """The analysed plan of a DataFrame."""
+    jvm = frame.sparkSession._jvm
     plan = frame._jdf.queryExecution().analyzed()
-    return _add_details(parse_plan(plan.toJSON()), plan, frame.sparkSession._jvm)
+    return _add_details(parse_plan(plan.toJSON(), _list_functions(jvm)), plan, jvm)
 
 
-def parse_plan(text: str) -> PlanNode:
-    """The plan of a JSON text, as Spark's ``TreeNode.toJSON`` writes it: without what only Spark knows."""
-    tree = _decode(json.loads(text))
+def parse_plan(text: str, functions: Mapping[str, str]) -> PlanNode:
+    """The plan of a JSON text, as Spark's ``TreeNode.toJSON`` writes it: without what only Spark knows.
+
+    ``functions`` are the names of functions in SQL, by class.
+    """
+    tree = _Decoder(functions).decode(json.loads(text))
     assert isinstance(tree, PlanNode), "the root of a plan is a node"
     return tree
 
@@ -45,59 +51,61 @@ def parse_plan(text: str) -> PlanNode:
 # --- JSON ------------------------------------------------------------------------------------------------
 
 
-def _decode(value: Any) -> Any:
-    """A value of a field: a tree is a list of its nodes, parents first."""
-    if isinstance(value, list):
-        if value and isinstance(value[0], dict) and "num-children" in value[0]:
-            return _decode_tree(iter(value))
-        return tuple(map(_decode, value))
-    if isinstance(value, dict):
-        if "object" in value and len(value) == 1:  # an object of Scala, such as LeftOuter
-            return _short_name(value["object"])
-        return {key: _decode(each) for key, each in value.items()}
-    return value
+class _Decoder:
+    """Decodes values of fields; a tree is a list of its nodes, parents first."""
 
+    def __init__(self, functions: Mapping[str, str]) -> None:
+        self.functions = functions
 
-def _decode_tree(nodes: Iterator[Mapping[str, Any]]) -> PlanNode | PlanExpression:
-    raw = next(nodes)
-    children = tuple(_decode_tree(nodes) for _ in range(raw["num-children"]))
-    kind = _short_name(raw["class"])
-    is_typed = {"dataType", "metadata"} <= raw.keys() or kind in ("Literal", "Cast")
-    skipped = ("class", "num-children", "metadata", "dataType") if is_typed else ("class", "num-children")
-    fields = {key: _decode(each) for key, each in raw.items() if key not in skipped}
-    if all(isinstance(child, PlanExpression) for child in children) and _is_expression(raw["class"]):
-        expr_id = raw.get("exprId")
-        value = raw.get("value")
+    def decode(self, value: Any) -> Any:
+        if isinstance(value, list):
+            if value and isinstance(value[0], dict) and "num-children" in value[0]:
+                return self._decode_tree(iter(value))
+            return tuple(map(self.decode, value))
+        if isinstance(value, dict):
+            if "object" in value and len(value) == 1:  # an object of Scala, such as LeftOuter
+                return _short_name(value["object"])
+            return {key: self.decode(each) for key, each in value.items()}
+        return value
+
+    def _decode_tree(self, nodes: Iterator[Mapping[str, Any]]) -> PlanNode | PlanExpression:
+        raw = next(nodes)
+        children = [self._decode_tree(nodes) for _ in range(raw["num-children"])]
+        fields = {key: self.decode(raw[key]) for key in raw.keys() - {"class", "num-children", "dataType"}}
+        fields = {key: fields[key] for key in raw if key in fields}
+        if _is_expression(raw["class"]):
+            expressions = tuple(child for child in children if isinstance(child, PlanExpression))
+            return self._build_expression(raw, expressions, fields)
+        kind = _short_name(raw["class"])
+        inputs = tuple(child for child in children if isinstance(child, PlanNode))
+        streaming = kind in _STREAMS or raw.get("isStreaming") is True or any(c.streaming for c in inputs)
+        output = tuple(
+            Attribute(each.name or "", each.expr_id or 0, each.type or "", each.fields.get("nullable", True))
+            for each in fields.get("output") or ()
+            if isinstance(each, PlanExpression) and each.kind == "AttributeReference"
+        )
+        return PlanNode(kind, inputs, fields, streaming, output)
+
+    def _build_expression(
+        self, raw: Mapping[str, Any], children: tuple[PlanExpression, ...], fields: Mapping[str, Any]
+    ) -> PlanExpression:
+        expr_id, name, value = raw.get("exprId"), raw.get("name"), raw.get("value")
+        type_ = raw.get("dataType") or (raw.get("schema") if raw["class"].endswith("ToStructs") else None)
         return PlanExpression(
-            kind,
-            children,  # type: ignore[arg-type]
+            _short_name(raw["class"]),
+            children,
             fields,
             expr_id["id"] if isinstance(expr_id, dict) else None,
-            raw.get("name") if isinstance(raw.get("name"), str) else None,
-            read_type(raw["dataType"]) if "dataType" in raw else None,
+            name if isinstance(name, str) else None,
+            read_type(type_) if type_ is not None else None,
             value if value is None or isinstance(value, str) else json.dumps(value),
+            self.functions.get(_short_name(raw["class"])),
         )
-    inputs = tuple(child for child in children if isinstance(child, PlanNode))
-    streaming = kind in _STREAMS or raw.get("isStreaming") is True
-    output = tuple(
-        Attribute(each.name or "", each.expr_id or 0, each.type or "", each.fields.get("nullable", True))
-        for each in _flatten(fields.get("output"))
-        if each.kind == "AttributeReference"
-    )
-    return PlanNode(kind, inputs, fields, streaming or any(c.streaming for c in inputs), output)
 
 
 def _is_expression(name: str) -> bool:
     """Whether a class is an expression; all others are operators."""
     return ".expressions." in name or ".aggregate." in name or ".analysis." in name
-
-
-def _flatten(value: Any) -> Iterator[PlanExpression]:
-    if isinstance(value, PlanExpression):
-        yield value
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from _flatten(each)
 
 
 def _short_name(name: str) -> str:
@@ -123,6 +131,18 @@ def read_type(value: Any) -> str:
 
 
 # --- what only Spark knows -------------------------------------------------------------------------------
+
+
+@cache
+def _list_functions(jvm: Any) -> dict[str, str]:
+    """The names of Spark's functions, by class; of several names the one that is most like the class."""
+    found: dict[str, str] = {}
+    for info in jvm.org.apache.spark.sql.api.python.PythonSQLUtils.listBuiltinFunctionInfos():
+        kind, name = _short_name(info.getClassName()).removesuffix("ExpressionBuilder"), info.getName()
+        is_like_class = name.replace("_", "") == kind.lower()
+        if is_like_class or kind not in found or not is_known_function(found[kind]):
+            found[kind] = name
+    return found
 
 
 def _add_details(node: PlanNode, plan: Any, jvm: Any) -> PlanNode:

@@ -1,0 +1,96 @@
+"""``millpond.check`` of a streaming DataFrame: the verdict on the same query as SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+
+from millpond.analysis.decide import decide
+from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED, Reason, UndeterminedCode, Verdict
+from millpond.errors import MillpondError, SqlError
+from millpond.frontend.parse import parse
+from millpond.frontend.spark_functions import declare_functions
+from millpond.plan.state import Kept, State, Window
+from millpond.query.model import Query
+from millpond.spark.plans.expressions import UnsupportedPlanError
+from millpond.spark.plans.nodes import PlanNode
+from millpond.spark.plans.operators import TRANSPARENT, describe_operator
+from millpond.spark.plans.read import read_plan
+from millpond.spark.plans.translate import OpaqueOperatorError, translate_plan
+
+OUTPUT_MODES = ("append", "update", "complete")
+
+
+def check_frame(frame: DataFrame, output_mode: str = "append") -> Verdict:
+    """The verdict on a streaming DataFrame: that of the same query as SQL, whatever the output mode.
+
+    A plan with an operator whose state is opaque, or that has no SQL, is undetermined.
+    """
+    if output_mode not in OUTPUT_MODES:
+        raise MillpondError(
+            f"there is no output mode {output_mode!r}", remedy=f"use {', '.join(OUTPUT_MODES)}"
+        )
+    if not frame.isStreaming:
+        raise MillpondError(
+            "the DataFrame is not a streaming one", remedy="read its source with spark.readStream"
+        )
+    return decide_plan(read_plan(frame))
+
+
+def decide_plan(plan: PlanNode) -> Verdict:
+    """The verdict on the query that an analysed plan stands for."""
+    try:
+        translated = translate_plan(plan)
+        with declare_functions(translated.functions):
+            (query,) = parse(translated.text)
+    except OpaqueOperatorError as found:
+        message = f"{found} keeps state that only its own program knows"
+        return _build_undetermined(plan, UndeterminedCode.OPAQUE_OPERATOR, message)
+    except UnsupportedPlanError as gap:
+        return _build_undetermined(plan, UndeterminedCode.UNSUPPORTED, f"{gap} cannot be written as SQL")
+    except SqlError as error:
+        return _build_undetermined(plan, UndeterminedCode.UNSUPPORTED, error.message)
+    verdict = decide(query)
+    for below in translated.below:
+        verdict = _combine(verdict, decide_plan(below))
+    return _add_windows(verdict, translated.windows)
+
+
+def _combine(verdict: Verdict, below: Verdict) -> Verdict:
+    """The verdict on a plan whose opaque function takes the rows of another one."""
+    if below.outcome == BOUNDED:
+        state = _add(verdict.state, below.state) if verdict.outcome == BOUNDED else verdict.state
+        return replace(verdict, state=state)
+    if verdict.outcome != BOUNDED:
+        return verdict
+    assumption = "the function that takes these rows depends on each of them"
+    assumed = (*below.assumptions, assumption) if below.outcome == UNBOUNDED else ()
+    return replace(below, assumptions=assumed)
+
+
+def _add(one: State, other: State) -> State:
+    def total(a: int | None, b: int | None) -> int | None:
+        return None if a is None or b is None else a + b
+
+    entries, size = total(one.entries, other.entries), total(one.bytes, other.bytes)
+    return State(entries, size, one.streams + other.streams, [*one.windows, *other.windows])
+
+
+def _add_windows(verdict: Verdict, windows: Sequence[tuple[str, int]]) -> Verdict:
+    """The verdict with the keys that ``dropDuplicatesWithinWatermark`` keeps for so many ms."""
+    if verdict.outcome != BOUNDED or not windows:
+        return verdict
+    kept = tuple(
+        Kept(stream, stream, (), (f"keys of the last {delay / 1000:g} seconds",), None, None, closes=True)
+        for stream, delay in windows
+    )
+    rows: list[Window] = [{"stream": stream, "seconds": delay / 1000} for stream, delay in windows]
+    return replace(verdict, state=_add(verdict.state, State(None, None, kept, rows)))
+
+
+def _build_undetermined(plan: PlanNode, code: UndeterminedCode, message: str) -> Verdict:
+    steps = [describe_operator(node) for node in plan.walk() if node.kind not in TRANSPARENT]
+    query = Query((), (), text=" <- ".join(steps))
+    return Verdict(UNDETERMINED, (Reason(code, (), None, message),), State(None, None), query)
