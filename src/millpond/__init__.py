@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from millpond.analysis.decide import check
     from millpond.analysis.verdict import Reason, Verdict
     from millpond.errors import MillpondError, NotUnboundedError, SqlError, WitnessSizeError
     from millpond.plan.state import Kept, KeptColumn, State
@@ -42,7 +41,6 @@ _MODULES = {
     "State": "plan.state",
     "Verdict": "analysis.verdict",
     "WitnessSizeError": "errors",
-    "check": "analysis.decide",
 }
 
 
@@ -54,6 +52,31 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def check(query: str | DataFrame, output_mode: str = "append") -> Verdict | list[Verdict]:
+    """Decide every query of a text, or the query of a streaming DataFrame.
+
+    A text with several queries gets a list of verdicts.  The verdict on a DataFrame is that of the same query
+    as SQL; ``output_mode``, in which it is to run, matters for what Spark itself keeps (``spark_state``).
+
+    >>> catalog = "CREATE STREAMING TABLE S (A INT, B INT); CREATE STREAMING TABLE T (D INT);"
+    >>> check(catalog + "SELECT DISTINCT A FROM S, T WHERE B < D AND A = 10").outcome
+    'bounded'
+    """
+    if isinstance(query, str):
+        from millpond.analysis.decide import check as check_text
+
+        return check_text(query)
+    if type(query).__module__.startswith("pyspark."):
+        from millpond.spark.plans.check import check_frame
+
+        return check_frame(query, output_mode)
+    from millpond.errors import MillpondError
+
+    raise MillpondError(
+        f"there is no query in a {type(query).__name__}", remedy="give SQL text or a streaming DataFrame"
+    )
 
 
 def sql(

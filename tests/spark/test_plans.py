@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+import millpond
 from millpond.spark.plans.read import read_plan
+from millpond.spark.plans.translate import translate_plan
+from tests.fixtures.programs import PROGRAMS, Tables
+from tests.fixtures.programs.tables import STREAMS
 
 
 def test_a_plan_is_read_with_its_watermarks_and_sources(spark: SparkSession) -> None:
@@ -37,3 +44,73 @@ def test_a_plan_is_read_with_its_watermarks_and_sources(spark: SparkSession) -> 
     other = spark.readStream.format("rate").load()
     assert {node.source for node in twice.walk() if node.source} == {leaf.source}
     assert {node.source for node in read_plan(other).walk()} != {leaf.source}
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    folder = tmp_path_factory.mktemp("streams")
+    for name in STREAMS:
+        (folder / name).mkdir()
+    return Tables(spark, folder)
+
+
+def test_programs_have_the_verdicts_of_their_sql(tables: Tables) -> None:
+    """A third of the programs; ``tests/campaigns/programs.py`` checks all of them, and their SQL text."""
+    chosen = list(PROGRAMS.values())[::3]
+    found = {each.name: millpond.check(each.build(tables), each.mode) for each in chosen}
+    outcomes = {name: verdict.outcome for name, verdict in found.items()}  # type: ignore[union-attr]
+    assert outcomes == {each.name: each.outcome for each in chosen}
+
+
+def test_plans_are_rendered_as_sql(tables: Tables) -> None:
+    orders, payments = tables.stream("orders"), tables.stream("payments")
+    members = orders.selectExpr("id", "customer AS member").limit(5)
+
+    def plus_one(value: int) -> int:
+        return value + 1
+
+    parsed = F.from_json("country", "sent TIMESTAMP, by STRING").alias("event")
+    hours = orders.withWatermark("at", "1 minute").groupBy(F.window("at", "1 hour"), "country").count()
+    frames = {
+        "orders.customer % 10 AS k": orders.select((F.col("customer") % 10).alias("k")),
+        "CAST(orders.customer % 10 AS STRING)": orders.groupBy(
+            (F.col("customer") % 10).cast("string")
+        ).count(),
+        "GROUP BY plus_one(orders.amount)": orders.groupBy(F.udf(plus_one, "int")("amount")).count(),
+        "HAVING COUNT(*) > 5": hours.where("count > 5 AND country = 'NZ'"),
+        "WHERE orders.country = 'NZ'\nGROUP BY window(orders.at, '1 hour')": hours.where("country = 'NZ'"),
+        "GROUP BY window(step.`window_time(window)`, '1 day')": hours.groupBy(
+            F.window("window", "1 day")
+        ).count(),
+        "'time' = 'sent', 'watermark' = '1 minute'": orders.select(parsed)
+        .select("event.*")
+        .withWatermark("sent", "1 minute"),
+        "FROM orders AS a JOIN orders AS b ON a.id = b.customer": orders.alias("a").join(
+            orders.alias("b"), F.expr("a.id = b.customer")
+        ),
+        "FROM payments LEFT JOIN orders ON orders.id = payments.id": orders.join(payments, "id", "right"),
+        "WHERE NOT EXISTS (SELECT 1\nFROM payments": orders.join(payments, "id", "left_anti"),
+        "GROUP BY orders_2.country\nUNION ALL": orders.rollup("country", "express").count(),
+        "ORDER BY COUNT(*) DESC\nLIMIT 3": hours.orderBy(F.desc("count")).limit(3),
+        "LIMIT 5": members.groupBy("member").count(),
+        "INTERSECT": orders.select("id").intersect(payments.select("id")),
+        "PARTITION BY orders.customer ORDER BY orders.at": orders.dropDuplicates(["customer"]),
+        "SELECT DISTINCT orders.customer": orders.dropDuplicates(["customer"]).select("customer"),
+        "mapInPandas (n INT)": orders.mapInPandas(lambda frames: frames, "n INT"),
+    }
+    texts = {part: translate_plan(read_plan(frame)).text for part, frame in frames.items()}
+    assert [part for part, text in texts.items() if part not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "mode", "message"),
+    [
+        (5, "append", "there is no query in a int; give SQL text or a streaming DataFrame"),
+        ("range", "append", "the DataFrame is not a streaming one; read its source with spark.readStream"),
+        ("rate", "appends", "there is no output mode 'appends'; use append, update, complete"),
+    ],
+)
+def test_bad_arguments_get_one_line(spark: SparkSession, query: object, mode: str, message: str) -> None:
+    frames = {"range": spark.range(3), "rate": spark.readStream.format("rate").load()}
+    with pytest.raises(millpond.MillpondError, match=f"^{re.escape(message)}$"):
+        millpond.check(frames.get(query, query), mode)  # type: ignore[call-overload]

@@ -73,6 +73,7 @@ class Verdict:
     theorem of paper 2, as published, differs.  ``assumptions`` are what an unbounded verdict takes for
     granted of the expressions of the query.  ``blocks`` are the verdicts on its subqueries that are tables of
     their own, by name, and ``block`` is the one that the first reason is about, if it is about one.
+    ``spark_state`` says of a DataFrame whether the state that Spark itself keeps for it is "flat" or "grows".
     """
 
     outcome: str
@@ -88,6 +89,7 @@ class Verdict:
     assumptions: tuple[str, ...] = ()
     blocks: Mapping[str, Verdict] = field(default_factory=dict, repr=False)
     block: str | None = None
+    spark_state: str | None = None
 
     @property
     def query_text(self) -> str:
@@ -132,5 +134,6 @@ class Verdict:
             "published": self.published,
             "assumptions": list(self.assumptions),
             "block": self.block,
+            "spark_state": self.spark_state,
             "blocks": {name: verdict.to_json() for name, verdict in self.blocks.items()},
         }

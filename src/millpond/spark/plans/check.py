@@ -28,6 +28,15 @@ def check_frame(frame: DataFrame, output_mode: str = "append") -> Verdict:
 
     A plan with an operator whose state is opaque, or that has no SQL, is undetermined.
     """
+    if not isinstance(frame, DataFrame):
+        raise MillpondError(
+            f"there is no query in a {type(frame).__name__}", remedy="give a streaming DataFrame"
+        )
+    if not hasattr(frame, "_jdf"):
+        raise MillpondError(
+            "the plans of Spark Connect cannot be read",
+            remedy="check the DataFrame in a classic Spark session",
+        )
     if output_mode not in OUTPUT_MODES:
         raise MillpondError(
             f"there is no output mode {output_mode!r}", remedy=f"use {', '.join(OUTPUT_MODES)}"

@@ -213,11 +213,20 @@ class _Translator:
         if block.has_over or block.limit is not None:
             block = self._prepare(block)
         renderer = self._renderer(block)
-        found = (renderer.render(each) for each in split_condition(condition) if not is_session_check(each))
-        texts = tuple(each.within(Level.AND) for each in found if each != TRUE)
-        if block.group is not None:
-            return replace(block, having=(*block.having, *texts))
-        return replace(block, where=(*block.where, *texts))
+        where, having = list(block.where), list(block.having)
+        for part in split_condition(condition):
+            text = renderer.render(part)
+            if text == TRUE or is_session_check(part):
+                continue
+            read = {self._find_text(block, each) for each in part.columns}
+            is_of_keys = block.group is None or all(each in block.group for each in read)
+            (where if is_of_keys else having).append(text.within(Level.AND))
+        return replace(block, where=tuple(where), having=tuple(having))
+
+    def _find_text(self, block: SelectText, expr_id: int) -> str | None:
+        """The SQL of a column, unless it is a time window."""
+        found = block.columns.get(expr_id)
+        return found.text if isinstance(found, Sql) else None
 
     def _translate_generate(self, node: PlanNode, needed: Needed) -> SelectText:
         generator = node.expression("generator")
