@@ -1,10 +1,12 @@
 """Random queries with all aggregates, and groups by columns and expressions with finitely many values.
 
     python -m tests.campaigns.aggregates --cases 1000
+    python -m tests.campaigns.aggregates --cases 1000 --joint
 
 Bounded queries run on the exact or the timed engine: after every random batch the answer must be that of the
 reference evaluation on all rows so far, and the state within the proven bound.  Witnesses of unbounded ones
-are tried on all subsets of their rows.
+are tried on all subsets of their rows.  With ``--joint``, the aggregates are of sums, products and CASE over
+two tables, and the reference is DuckDB.
 """
 
 from __future__ import annotations
@@ -15,19 +17,24 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from itertools import combinations
 from typing import Any
+
+import duckdb
 
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
 from millpond.errors import WitnessSizeError
 from millpond.frontend.parse import parse
 from millpond.plan.computed_aggregates import explain_uncomputed
+from millpond.plan.needs import TimedPlan
 from millpond.query.evaluate import answer
 from millpond.query.model import Query
 from millpond.runtime.derive import derive_rows
+from tests.support.joint_generate import JointCase, answer_text, random_joint_case, random_joint_rows
 from tests.support.local import Local
 from tests.support.timed_local import TimedLocal, micros
 
@@ -133,6 +140,78 @@ def examine(seed: int) -> tuple[str, str | None]:
     return kind, None if problem is None else f"seed {seed}: {problem}\n{text}"
 
 
+def examine_joint(seed: int) -> tuple[str, str | None]:
+    """The outcome for a random query with aggregates over two tables, and what is wrong with it.
+
+    The reference is DuckDB's answer to the text.
+    """
+    rng = random.Random(seed)
+    case = random_joint_case(rng)
+    [query] = parse(case.sql)
+    verdict = decide(query)
+    problem = None
+    if verdict.outcome == BOUNDED:
+        problem = _examine_joint_run(rng, case, query, verdict)
+    elif verdict.outcome == UNBOUNDED and not verdict.assumptions:
+        problem = _examine_witness(query, verdict, lambda rows: answer_text(case, query, rows))
+    kind = verdict.outcome + (" by a block" if verdict.blocks else "")
+    if problem == "not run":
+        return f"{kind}, not run", None
+    return kind, None if problem is None else f"seed {seed}: {problem}\n{case.sql}"
+
+
+def _examine_joint_run(rng: random.Random, case: JointCase, query: Query, verdict: Verdict) -> str | None:
+    plan = verdict.timed or verdict.plan
+    if verdict.blocks or plan is None or explain_uncomputed(plan) is not None:
+        return "not run"
+    rows = random_joint_rows(rng, case, ROWS)
+    held = [(name, row) for name, row in rows if case.has_relation and name == "B"]
+    rows = [each for each in rows if each not in held]
+    relations = {"B": [row for _, row in held]}
+    engine: Any = TimedLocal(plan, relations, updates=True) if isinstance(plan, TimedPlan) else Local(plan)
+    fed = 0
+    while fed < len(rows):
+        batch = rows[fed : fed + rng.randint(1, 12)]
+        while (
+            fed + len(batch) < len(rows)
+            and case.in_time
+            and _time_of(rows[fed + len(batch)]) == _time_of(batch[-1])
+        ):
+            batch = rows[fed : fed + len(batch) + 1]
+        fed += len(batch)
+        if isinstance(plan, TimedPlan):
+            engine.add(batch, max(map(_time_of, batch)))
+        else:
+            engine.add(batch)
+        expected = answer_text(case, query, [*rows[:fed], *held])
+        found = _project(query, engine.answer())
+        if not _is_equal(found, expected):
+            return f"after {fed} rows {found} instead of {expected}"
+        bound = verdict.state.entries
+        if verdict.plan is not None and bound is not None and engine.entries > bound:
+            return f"{engine.entries} entries, more than {bound}"
+    return None
+
+
+def _time_of(entry: tuple[str, Mapping[str, Any]]) -> int:
+    moment = entry[1].get("TS") or entry[1].get("TT")
+    return 0 if moment is None else micros(moment)
+
+
+def _project(query: Query, found: Counter[Any]) -> Counter[Any]:
+    """The rows of a result that pass the filter of the query, with the columns of its projection."""
+    if not query.projection:
+        return found
+    rows = list(found.elements())
+    columns = ", ".join(f'o{i} AS "{name}"' for i, name in enumerate(query.columns))
+    values = ", ".join(f"unnest($c{i}) AS o{i}" for i in range(len(query.columns)))
+    shown = ", ".join(each.duckdb for each in query.projection)
+    where = "" if query.filter is None else f" WHERE {query.filter.duckdb}"
+    text = f"SELECT {shown} FROM (SELECT {columns} FROM (SELECT {values})){where}"
+    given = {f"c{i}": [row[i] for row in rows] for i in range(len(query.columns))}
+    return Counter(duckdb.execute(text, given).fetchall()) if rows else Counter()
+
+
 def _examine_run(rng: random.Random, query: Query, verdict: Verdict) -> str | None:
     plan = verdict.timed or verdict.plan
     if plan is None or explain_uncomputed(plan) is not None:
@@ -170,8 +249,13 @@ def _is_close(one: Any, other: Any) -> bool:
     return bool(one == other) or (is_float and math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9))
 
 
-def _examine_witness(query: Query, verdict: Verdict) -> str | None:
-    """Whether each probe tells subsets with its row from those without."""
+def _examine_witness(
+    query: Query, verdict: Verdict, respond_to: Callable[[Rows], Counter[Any]] | None = None
+) -> str | None:
+    """Whether each probe tells subsets with its row from those without.
+
+    ``respond_to`` computes the answer; by default, the reference evaluation does.
+    """
     try:
         witness = verdict.witness(WITNESS_ROWS)
     except WitnessSizeError:
@@ -183,9 +267,11 @@ def _examine_witness(query: Query, verdict: Verdict) -> str | None:
         found = []
         for stage in [[], *stages] if stages else [witness["probes"][k]]:
             fed = [*fed, *stage]
-            data: dict[str, list[Any]] = {name: [] for name in query.tables}
-            for entry in fed:
-                data[entry["stream"]].append(_read_row(query, entry))
+            rows = [(entry["stream"], _read_row(query, entry)) for entry in fed]
+            if respond_to is not None:
+                found.append(respond_to(rows))
+                continue
+            data = {name: [row for t, row in rows if t == name] for name in query.tables}
             found.append(answer(query, derive_rows(query, data)))
         return found
 
@@ -198,21 +284,26 @@ def _examine_witness(query: Query, verdict: Verdict) -> str | None:
 
 
 def _read_row(query: Query, entry: Mapping[str, Any]) -> dict[str, Any]:
-    types = {c.name: c.type.name for c in query.tables[entry["stream"]].columns}
-    return {
-        name: datetime.fromisoformat(value.replace("Z", "")) if types[name] == "TIMESTAMP" else value
-        for name, value in entry["row"].items()
-    }
+    types = {c.name: c.type for c in query.declared_tables[entry["stream"]].columns}
+
+    def read(name: str, value: Any) -> Any:
+        if value is not None and types[name].name == "TIMESTAMP":
+            return datetime.fromisoformat(value.replace("Z", ""))
+        return Decimal(str(value)) if value is not None and types[name].scale else value
+
+    return {name: read(name, value) for name, value in entry["row"].items()}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--joint", action="store_true", help="aggregates over two tables")
     arguments = parser.parse_args()
+    examine_one = examine_joint if arguments.joint else examine
     began, counts, problems = time.monotonic(), Counter[str](), 0
     for seed in range(arguments.seed, arguments.seed + arguments.cases):
-        outcome, problem = examine(seed)
+        outcome, problem = examine_one(seed)
         counts[outcome] += 1
         if problem is not None:
             problems += 1

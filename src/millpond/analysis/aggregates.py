@@ -21,7 +21,8 @@ from millpond.analysis.join_needs import (
 )
 from millpond.analysis.regions import JoinRegions
 from millpond.analysis.violations import Failure, Violation, ViolationCode
-from millpond.plan.needs import Measure, Need
+from millpond.plan.computed_aggregates import count_digits
+from millpond.plan.needs import Need, list_measures
 from millpond.query.aggregate_functions import (
     ORDERED,
     Memory,
@@ -43,11 +44,12 @@ from millpond.query.model import (
     Ref,
     Table,
 )
-from millpond.query.parts import THRESHOLD, Part, add_column
+from millpond.query.parts import THRESHOLD, Part, add_column, type_of
 from millpond.query.split_parts import split_unconnected
+from millpond.query.split_products import list_terms
 from millpond.query.time_order import TimeOrder, is_timed
-from millpond.query.trees import refs, sorted_refs
-from millpond.query.types import BIGINT, TIME_VALUE, Domain, Family, SqlType
+from millpond.query.trees import aliases_in, refs, sorted_refs, walk
+from millpond.query.types import BIGINT, DOUBLE, MAX_PRECISION, TIME_VALUE, Domain, Family, SqlType, decimal
 
 _GROUP = ViolationCode.UNBOUNDED_GROUP
 _HOLISTIC = ViolationCode.HOLISTIC_AGGREGATE
@@ -109,19 +111,10 @@ def _is_always_zero(part: Part, argument: Expr | None) -> bool:
 
 
 def _with_measure(need: Need, aggregate: Aggregate) -> Need:
-    """The need with the sums (or the counts of non-null values) of the aggregate's arguments.
-
-    VARIANCE and its like need the sums of squares and products as well.
-    """
+    """The need with what is added up for an aggregate."""
     if aggregate.argument is None or keeps_values(aggregate):
         return need
-    measures = [Measure(each, aggregate.function != "COUNT") for each in aggregate.arguments]
-    if aggregate.function not in ("COUNT", "SUM", "AVG"):
-        measures += [Measure(each, summed=True, squared=True) for each in aggregate.arguments]
-    if aggregate.others:
-        product = Arithmetic("*", aggregate.arguments[0], aggregate.arguments[1])
-        measures.append(Measure(product, summed=True))
-    return replace(need, measures=tuple(measures))
+    return replace(need, measures=list_measures(aggregate))
 
 
 def find_list_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
@@ -198,7 +191,7 @@ def find_ratio_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) ->
     home = {ref.occurrence for ref in _argument_refs(aggregate)}
     needs: list[Need] = []
     failures: list[Failure] = []
-    for component in find_components(regions, groups):
+    for component in _unite_components(find_components(regions, groups), home):
         mine = tuple(g for g in groups if g.occurrence in component)
         if home & set(component) or (not home and component[0] == part.aliases[0]):
             if keeps_values(aggregate):
@@ -216,6 +209,14 @@ def find_ratio_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) ->
     return needs, failures
 
 
+def _unite_components(components: Sequence[tuple[str, ...]], home: set[str]) -> list[tuple[str, ...]]:
+    """The components, with those that an argument over several tables belongs to as one."""
+    own = [each for each in components if home & set(each)]
+    if len(own) < 2:
+        return list(components)
+    return [tuple(alias for each in own for alias in each), *(c for c in components if c not in own)]
+
+
 def _find_ratio_needs_in_time(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) -> Findings:
     """All streams counted together or, if that is unbounded, unconnected streams on their own.
 
@@ -229,7 +230,10 @@ def _find_ratio_needs_in_time(part: Part, aggregate: Aggregate, groups: Sequence
     home = {ref.occurrence for ref in _argument_refs(aggregate)}
     separate: list[Need] = []
     failed_alone: list[Failure] = []
-    for piece in split_unconnected(part):
+    pieces = split_unconnected(part)
+    if sum(bool(home & set(piece.aliases)) for piece in pieces) > 1:
+        return [], failures
+    for piece in pieces:
         mine = tuple(g for g in groups if g.occurrence in piece.aliases)
         if home & set(piece.aliases):
             more, failed = find_count_needs(piece, aggregate, mine, may_close=False)
@@ -290,6 +294,7 @@ def find_extreme_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) 
     """MIN and MAX over an unbounded column: is there a result beyond x, for every x?
 
     MIN_BY and MAX_BY keep a value of another column with it, of a row with the least or greatest value.
+    The extremes of a sum over several tables are those of its terms, where all terms can have theirs at once.
     A virtual stream of thresholds x is joined, and Theorem 5.10 decides.  This corrects C3 of Theorem 8.6.
     """
     argument = aggregate.others[0] if aggregate.function in ORDERED else aggregate.argument
@@ -301,7 +306,12 @@ def find_extreme_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) 
     failures = find_existence_need(part, tuple(groups), _GROUP, keys=groups)[1]
     if failures:
         return [], failures
-    beyond = _add_threshold_stream(part, argument, aggregate.function.startswith("MAX"))
+    terms = list_terms(argument) if len(aliases_in(argument)) > 1 else ((None, argument),)
+    assert terms is not None, "other arguments over several tables are columns of a block"
+    beyond = part
+    for number, (_, term) in enumerate(terms):
+        virtual = f"{THRESHOLD}{number or ''}"
+        beyond = _add_threshold_stream(beyond, virtual, term, aggregate.function.startswith("MAX"))
     if not closing:
         return find_existence_need(beyond, tuple(groups), _GROUP)
     # The question is asked when the group closes, so it has the timestamp of the group.
@@ -310,12 +320,12 @@ def find_extreme_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref]) 
     return [replace(need, part=beyond) for need in needs], failures
 
 
-def _add_threshold_stream(part: Part, argument: Expr, largest: bool) -> Part:
-    """The part joined with the virtual stream of thresholds that ``argument`` must exceed (for MIN: stay
+def _add_threshold_stream(part: Part, virtual: str, argument: Expr, largest: bool) -> Part:
+    """The part joined with a virtual stream of thresholds that ``argument`` must exceed (for MIN: stay
     below)."""
     monotone = _find_monotone_column(argument, part)
     if monotone is None:
-        column, part = _add_derived_column(part, argument, BIGINT)
+        column, part = _add_derived_column(part, argument, _find_value_type(part, argument))
         rising = True
     elif part.select.type_of(monotone[0]).domain is Domain.TIME:
         # As a value it is compared with thresholds only, not with other timestamps.
@@ -324,9 +334,9 @@ def _add_threshold_stream(part: Part, argument: Expr, largest: bool) -> Part:
     else:
         column, rising = monotone
     type_ = part.closure.nodes[part.closure.index[column]].type
-    threshold = Ref(THRESHOLD, "x")
-    table = Table(THRESHOLD, (Column("x", type_, nullable=False),), streaming=True)
-    select = replace(part.select, occurrences=(*part.select.occurrences, Occurrence(THRESHOLD, table)))
+    threshold = Ref(virtual, "x")
+    table = Table(virtual, (Column("x", type_, nullable=False),), streaming=True)
+    select = replace(part.select, occurrences=(*part.select.occurrences, Occurrence(virtual, table)))
     wants_large = largest == rising
     beyond = Difference(threshold, column, Fraction(0), strict=True)
     if not wants_large:
@@ -359,6 +369,19 @@ def _find_monotone_column(argument: Expr, part: Part) -> tuple[Ref, bool] | None
             column, _ = to_column_and_shift(argument, part.points)
             return (column, True) if column is not None else None
     return None
+
+
+def _find_value_type(part: Part, argument: Expr) -> SqlType:
+    """A type that holds all values of an expression."""
+    types = [type_of(part, ref) for ref in refs(argument)]
+    numbers = [each for each in types if each.family is Family.NUMBER]
+    if any(not each.step for each in numbers):
+        return DOUBLE
+    digits = count_digits(part, argument)
+    if digits is not None and digits[1]:
+        return decimal(MAX_PRECISION, min(digits[1], MAX_PRECISION))
+    is_divided = any(isinstance(n, Arithmetic) and n.operator == "/" for n in walk(argument))
+    return DOUBLE if is_divided and len(numbers) == len(types) else BIGINT
 
 
 def _add_derived_column(

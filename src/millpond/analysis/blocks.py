@@ -65,10 +65,10 @@ def decide_blocks(query: Query, decide: Decide) -> Verdict:
 
     template = find_whole_template(query, [verdict.template for verdict in blocks.values()])
     if template is not None:
-        every = [reason for verdict in (*blocks.values(), own) for reason in verdict.reasons]
+        every = [each.cause or each for verdict in (*blocks.values(), own) for each in verdict.reasons]
         found = [reason for reason in every if reason.code not in {*UndeterminedCode}] or every
         causes = tuple(dict.fromkeys(found)) or (describe_undetermined(UndeterminedCode.REVISED),)
-        about = next((n for n, v in blocks.items() if causes[0] in v.reasons), None)
+        about = next((n for n, v in blocks.items() if causes[0] in [r.cause or r for r in v.reasons]), None)
         return Verdict(
             UNBOUNDED, causes, State(None, None), query, blocks=blocks, block=about, template=template
         )
@@ -192,8 +192,11 @@ def open_blocks(query: Query) -> Query:
 def list_facts(table: Table) -> Iterator[Condition]:
     """Conditions on one column that every row of a block fulfils, unless the column is NULL."""
     query = _query_of(table)
+    shown = {column.name for column in table.columns}
+    if query.projection:  # columns that are computed from the result have no known conditions
+        shown &= {each.name for each in query.projection if each.sql == f"`{each.name}`"}
     for number, name in enumerate(query.columns):
-        if query.projection or not any(column.name == name for column in table.columns):
+        if name not in shown:
             continue
         branches = [_find_facts(select, number) for select in query.selects]
         if all(branches):

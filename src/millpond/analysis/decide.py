@@ -54,7 +54,7 @@ from millpond.query.model import TRUE, Aggregate, Query, Ref, Select
 from millpond.query.normalize import TooManyParts
 from millpond.query.parts import Part
 from millpond.query.time_order import find_result_keys, find_time_columns, is_timed
-from millpond.query.trees import is_aggregate, refs
+from millpond.query.trees import aliases_in, find_aggregates, is_aggregate, refs
 from millpond.query.types import Domain
 from millpond.query.variants import NoVariantsError, join_subqueries
 
@@ -114,6 +114,8 @@ def decide(query: Query) -> Verdict:
                 query, (describe_undetermined(UndeterminedCode.NO_SYNOPSIS, str(gap)),)
             )
     verdict = _decide_by_witness(query, failures)
+    if verdict.outcome == UNDETERMINED and _has_joint_aggregates(query):
+        verdict = _decide_by_template(query, verdict)
     if verdict.outcome == UNBOUNDED:
         return replace(verdict, published=_describe_published(query, needs, bounded=False))
     return verdict
@@ -223,6 +225,21 @@ def _find_template(query: Query) -> WitnessTemplate | None:
     from millpond.analysis.witness.find_whole import find_whole_template  # here, as it imports DuckDB
 
     return find_whole_template(query)
+
+
+def _has_joint_aggregates(query: Query) -> bool:
+    return any(len(aliases_in(each)) > 1 for select in query.selects for each in find_aggregates(select))
+
+
+def _decide_by_template(query: Query, verdict: Verdict) -> Verdict:
+    """Unbounded if a witness of another form is confirmed: rows whose values differ in two columns only."""
+    from millpond.analysis.witness.cross_templates import find_cross_template  # here, as it imports DuckDB
+
+    template = find_cross_template(query)
+    if template is None:
+        return verdict
+    reasons = tuple(each.cause or each for each in verdict.reasons)
+    return replace(verdict, outcome=UNBOUNDED, reasons=reasons, template=template)
 
 
 def _find_confirmed(query: Query, source: WitnessSource, rows: int, budget: SearchBudget) -> bool | None:

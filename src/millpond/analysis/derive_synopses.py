@@ -30,9 +30,9 @@ from millpond.plan.synopses import (
     ZonePattern,
     zone_size,
 )
-from millpond.query.model import Expr, Query, Ref, Select
-from millpond.query.parts import THRESHOLD, Part
-from millpond.query.trees import is_aggregate, item_refs, refs
+from millpond.query.model import Query, Ref, Select
+from millpond.query.parts import Part, is_threshold
+from millpond.query.trees import is_aggregate, item_refs
 
 # The most columns of a stream that have zones; the number of patterns is exponential.
 _MAX_ZONED = 5
@@ -87,7 +87,7 @@ def _remove_determined(part: Part, classes: Sequence[ColumnClasses]) -> list[Col
 def _derive_streams(need: Need) -> tuple[StreamPlan, ...]:
     regions = JoinRegions(need.part, need.scope, need.outer_columns)
     derivation = _StreamDerivation(need, regions)
-    return tuple(derivation.derive(alias) for alias in need.scope if alias != THRESHOLD)
+    return tuple(derivation.derive(alias) for alias in need.scope if not is_threshold(alias))
 
 
 class _StreamDerivation:
@@ -105,7 +105,8 @@ class _StreamDerivation:
         stream = next(o.table.name for o in self.part.select.occurrences if o.alias == alias)
         own = [i for i, ref in enumerate(self.refs) if ref.occurrence == alias]
         exact = [build_exact_classes(self.part, r) for r in self.need.projected if r.occurrence == alias]
-        measures = tuple(m for m in self.need.measures if _occurrence(m.expression) == alias)
+        found = (product.find_factor(alias) for product in self.need.measures)
+        measures = tuple(dict.fromkeys(each for each in found if each is not None))
         if self.need.counted:
             classes = exact + self._clamped_classes(own, lambda i, j: True)
             classes += self._disequality_classes(own)
@@ -406,7 +407,3 @@ def _count_unions(flags: set[tuple[bool, ...]]) -> int:
     for vector in flags:
         seen |= {tuple(a or b for a, b in zip(vector, other, strict=True)) for other in seen} | {vector}
     return max(len(seen), 1)
-
-
-def _occurrence(expr: Expr) -> str | None:
-    return next((r.occurrence for r in refs(expr)), None)

@@ -12,7 +12,7 @@ from millpond.query.aggregate_functions import Memory, find_memory
 from millpond.query.buckets import find_bucket
 from millpond.query.derived_names import strip_mark
 from millpond.query.model import Comparison, Op, Query, Ref, Select
-from millpond.query.parts import THRESHOLD, Part
+from millpond.query.parts import Part, is_threshold
 from millpond.query.time_order import TimeOrder, find_result_keys
 from millpond.query.variants import NoVariantsError, VariantGap
 
@@ -58,7 +58,7 @@ def describe_undetermined(
     """The reason why there is no verdict; ``cause`` is the criterion that failed, if one did."""
     if cause is not None:
         message = f"{_UNDETERMINED[code]}; the criterion that fails: {cause.message}"
-        return Reason(code.value, cause.columns, cause.predicate, message)
+        return Reason(code.value, cause.columns, cause.predicate, message, cause)
     return Reason(code.value, (), None, _UNDETERMINED[code] + (f": {detail}" if detail else ""))
 
 
@@ -88,7 +88,8 @@ def describe_partner_gap(query: Query, gap: NoVariantsError | NeverFinalError) -
 def describe_violation(select: Select, failure: Failure) -> Reason:
     """The reason for a violation: the predicates as the user wrote them, and why memory must grow."""
     violation, part = failure.violation, failure.part
-    columns = tuple(_name_column(select, ref) for ref in violation.columns if ref.occurrence != THRESHOLD)
+    shown = (ref for ref in violation.columns if not is_threshold(ref.occurrence))
+    columns = tuple(_name_column(select, ref) for ref in shown)
     texts = {text for low, high in violation.joins for text in find_predicates(part, low, high) if text}
     as_written = sorted(texts, key=lambda text: (select.text.find(text), text))
     predicate = " AND ".join(as_written) or None
@@ -170,7 +171,7 @@ def _unbounded_column_message(select: Select, failure: Failure, column: str) -> 
 
 def _conflict_message(select: Select, failure: Failure, kept: str, coming: str) -> str:
     violation = failure.violation
-    if any(THRESHOLD in (a.occurrence, b.occurrence) for a, b in violation.joins):
+    if any(is_threshold(each.occurrence) for pair in violation.joins for each in pair):
         aggregate = failure.aggregate.text if failure.aggregate else None
         is_least = failure.aggregate is not None and failure.aggregate.function.startswith("MIN")
         wanted = "smallest" if is_least else "largest"
@@ -235,7 +236,8 @@ def _stream_name(select: Select, alias: str) -> str:
 def _coming_row(select: Select, failure: Failure) -> str:
     """The rows for which others are kept."""
     mentioned = [ref.occurrence for pair in failure.violation.joins for ref in pair]
-    others = [a for a in dict.fromkeys(mentioned) if a not in (failure.violation.kept_alias, THRESHOLD)]
+    partners = [alias for alias in dict.fromkeys(mentioned) if not is_threshold(alias)]
+    others = [alias for alias in partners if alias != failure.violation.kept_alias]
     return f"a future row of {_stream_name(select, others[0])}" if len(others) == 1 else "a future row"
 
 
@@ -252,7 +254,7 @@ def join_words(words: Sequence[str]) -> str:
 
 def find_predicates(part: Part, low: Ref, high: Ref) -> list[str]:
     """The user's predicates that imply the order of two columns."""
-    if THRESHOLD in (low.occurrence, high.occurrence):
+    if is_threshold(low.occurrence) or is_threshold(high.occurrence):
         return []
     for d in part.apart:
         if {d.left, d.right} == {low, high}:

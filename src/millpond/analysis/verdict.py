@@ -46,13 +46,15 @@ class UndeterminedCode(StrEnum):
 class Reason:
     """Why a query is not bounded: a code, the columns and the predicate (as the user wrote it), a sentence.
 
-    ``code`` is the value of a ``ViolationCode`` or an ``UndeterminedCode``.
+    ``code`` is the value of a ``ViolationCode`` or an ``UndeterminedCode``; the latter may have a failed
+    criterion as their ``cause``.
     """
 
     code: str
     columns: tuple[str, ...]
     predicate: str | None
     message: str
+    cause: Reason | None = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -126,8 +126,8 @@ def _add_condition(
 ) -> AggregateCall:
     """The call over the rows that fulfil a condition: NULL in place of what it must not see."""
     gate = 1 if call.function in ORDERED else 0
-    value = call.arguments[gate].copy() if call.arguments else exp.Literal.number(1)
-    chosen = _choose(node, condition, value)
+    value = statement.copy(call.arguments[gate]) if call.arguments else exp.Literal.number(1)
+    chosen = _choose(statement, node, condition, value)
     arguments = (*call.arguments[:gate], chosen, *call.arguments[gate + 1 :])
     name = call.fill_name(name_expression(statement, each) for each in call.arguments)
     return replace(call, arguments=arguments, name=name)
@@ -178,7 +178,7 @@ def _read_call(scope: Scope, node: exp.Expr) -> AggregateCall:
         every = (node.this, *node.expressions)
         name = f"{called}({', '.join(name_expression(statement, each) for each in every)})"
     if isinstance(node, exp.CountIf):
-        arguments = (_choose(node, arguments[0], exp.Literal.number(1)),)
+        arguments = (_choose(statement, node, arguments[0], exp.Literal.number(1)),)
         return AggregateCall("COUNT", arguments, f"{called}({name_expression(statement, node.this)})")
     constants: tuple[Literal, ...] = ()
     if isinstance(node, _QUANTILES):
@@ -250,14 +250,14 @@ def _read_arguments(statement: Statement, node: exp.Expr, called: str) -> tuple[
         return (), False
     if node.args.get("expressions"):  # COUNT(a, b) counts the rows in which none is NULL
         every = [first, *node.expressions]
-        given = [exp.Not(this=exp.Is(this=each.copy(), expression=exp.Null())) for each in every]
-        return (_choose(node, exp.and_(*given, copy=False), exp.Literal.number(1)),), False
+        given = [exp.Not(this=exp.Is(this=statement.copy(each), expression=exp.Null())) for each in every]
+        return (_choose(statement, node, exp.and_(*given, copy=False), exp.Literal.number(1)),), False
     return tuple(found), distinct
 
 
-def _choose(node: exp.Expr, condition: exp.Expr, value: exp.Expr) -> exp.Expr:
+def _choose(statement: Statement, node: exp.Expr, condition: exp.Expr, value: exp.Expr) -> exp.Expr:
     """``CASE WHEN condition THEN value END``"""
-    chosen = exp.Case(ifs=[exp.If(this=condition.copy(), true=value)])
+    chosen = exp.Case(ifs=[exp.If(this=statement.copy(condition), true=value)])
     chosen.parent = node  # its place in the statement
     return chosen
 

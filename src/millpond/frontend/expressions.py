@@ -7,12 +7,24 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from millpond.errors import SqlError, SqlTypeError, one_line
+from millpond.errors import SqlError, SqlNameError, SqlTypeError, one_line
 from millpond.frontend import literals
 from millpond.frontend.aggregate_calls import AggregateCall, read_aggregate_call
 from millpond.frontend.constants import Bound, read_constant
+from millpond.frontend.joint_arguments import (
+    PAIRED,
+    JointArgumentError,
+    JointReader,
+    find_owners,
+    refuse_lifted,
+)
 from millpond.frontend.refusals import accept_only, unsupported_error
-from millpond.frontend.row_expressions import find_derived, find_obstacle, read_row_expression
+from millpond.frontend.row_expressions import (
+    find_derived,
+    find_obstacle,
+    is_row_expression,
+    read_row_expression,
+)
 from millpond.frontend.scope import KeepBlockError, Scope, Source, SourceColumn, read_name
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.frontend.time_calls import pick_edge, read_time_call
@@ -282,22 +294,44 @@ def _bind_aggregate(reader: Reader, node: exp.Expr) -> Bound:
     if not call.arguments:
         return Bound(Aggregate("COUNT", None, text=text), BIGINT, "count(1)")
     plain = replace(reader, grouped=None, aliases={})
-    bound = [bind(plain, each) for each in call.arguments]
+    bound = _bind_arguments(plain, call)
     name = call.fill_name(each.name for each in bound)
     if not any(aliases_in(each.expression) for each in bound):
         if call.function == "COUNT" and not call.distinct and _is_value(bound[0]):
             return Bound(Aggregate("COUNT", None, text=text), BIGINT, name)  # COUNT(1) counts rows
         bound[0] = _derive_constant(reader, node, bound[0])
-    tables = sorted(set().union(*(aliases_in(each.expression) for each in bound)))
-    if len(tables) > 1:
-        names = " and ".join(one_line(each, 40) for each in tables)
-        message = f"{call.function} over columns of several tables ({names}) is not supported"
-        raise SqlError(message, statement.at(node))
     for each, written in zip(bound, call.arguments, strict=True):
         _check_argument(statement, call, each, written)
     others = (*(each.expression for each in bound[1:]), *call.constants)
     aggregate = Aggregate(call.function, bound[0].expression, call.distinct, text, others)
     return Bound(aggregate, find_aggregate_type(call.function, bound[0].type), name)
+
+
+def _bind_arguments(reader: Reader, call: AggregateCall) -> list[Bound]:
+    """The arguments of an aggregate.
+
+    Raises JointArgumentError if they are over several tables and do not split, or over one that an outer join
+    can replace by NULLs.
+    """
+    owners = find_owners(reader.scope, call.arguments)
+    if len(owners) > 1:
+        return _bind_joint(reader, call)
+    try:
+        return [bind(reader, each) for each in call.arguments]
+    except (SqlTypeError, SqlNameError):
+        raise
+    except SqlError:
+        if owners <= reader.scope.extended and all(map(is_row_expression, call.arguments)):
+            raise JointArgumentError(reader.scope) from None
+        raise
+
+
+def _bind_joint(reader: Reader, call: AggregateCall) -> list[Bound]:
+    refuse_lifted(reader.scope, call.arguments)
+    if call.distinct or (len(call.arguments) > 1 and call.function not in PAIRED):
+        raise JointArgumentError(reader.scope)
+    joint = JointReader(reader, bind, arithmetic_type)
+    return [joint.read(call.function, each) for each in call.arguments]
 
 
 def _is_value(bound: Bound) -> bool:

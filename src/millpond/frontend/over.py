@@ -86,9 +86,8 @@ def list_window_functions(node: exp.Select) -> list[exp.Window]:
 
 def copy_select(statement: Statement, node: exp.Select) -> exp.Select:
     """A copy of a select whose nodes have the positions of the original, which may be read several times."""
-    copied = node.copy()
-    for made, written in zip(copied.walk(), node.walk(), strict=True):
-        statement.place(made, written)
+    copied = statement.copy(node)
+    assert isinstance(copied, exp.Select)
     copied.parent = node.parent
     return copied
 
@@ -103,10 +102,8 @@ def replace_aliases(scope: Scope, node: exp.Select) -> None:
         item = None if column.args.get("table") else aliases.get(column.name.lower())
         if item is None or scope.knows(column) or column.find_ancestor(exp.Window):
             continue
-        copied = exp.Paren(this=item.copy())
+        copied = exp.Paren(this=statement.copy(item))
         statement.place(copied, column)
-        for made, written in zip(copied.this.walk(), item.walk(), strict=True):
-            statement.place(made, written)
         column.replace(copied)
 
 

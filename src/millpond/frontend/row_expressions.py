@@ -9,7 +9,8 @@ and unknown functions, which might be any of these.
 
 Read are conditions of WHERE, ON and CHECK, select items, GROUP BY, arguments of aggregates and FILTER.
 Expressions over aggregates, over several occurrences or over one that an outer join can replace by NULLs are
-computed from the result (``projections``).
+computed from the result (``projections``); arguments of aggregates, from the rows of the join
+(``joint_arguments``).
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from millpond.frontend.explode import list_explode_filters, read_lateral_views
 from millpond.frontend.expressions import Reader, has_aggregate, strip_parentheses
 from millpond.frontend.grouping import find_aliases, find_windows, read_group_by, read_having
 from millpond.frontend.joins import FromClause, MergedBlock, Surroundings, read_from
+from millpond.frontend.joint_arguments import JointArgumentError, find_lifted, lift_arguments
 from millpond.frontend.named_queries import strip_subquery
 from millpond.frontend.over import (
     copy_select,
@@ -150,7 +151,10 @@ def _read_branches(statement: Statement, node: exp.Select, around: Surroundings)
     ignores = _ignores_duplicates(node)
     around = replace(around, ignores_duplicates=ignores, taken=set(), derived={})
     try:
-        return [_read_select(statement, node, around)]
+        return [_read_select(statement, find_lifted(node), around)]
+    except JointArgumentError as joint:
+        lift_arguments(statement, node, copy_select(statement, node), joint.scope)
+        return _read_branches(statement, node, around)
     except DistributeError as union:
         if is_grouped(node):
             raise KeepBlockError(union.path) from None

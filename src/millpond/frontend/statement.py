@@ -144,6 +144,13 @@ class Statement:
         self._spans[id(made)] = self.span(written)
         self._made.append(made)
 
+    def copy(self, node: exp.Expr) -> exp.Expr:
+        """A copy of a node, each part of which has the position of the original."""
+        copied = node.copy()
+        for made, written in zip(copied.walk(), node.walk(), strict=True):
+            self.place(made, written)
+        return copied
+
     def find_group_after(self, index: int) -> int:
         """The last token of what follows a token: a group in parentheses, or one word."""
         return self._closing.get(index + 1, min(index + 1, len(self.tokens) - 1))

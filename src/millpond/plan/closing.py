@@ -13,7 +13,7 @@ from fractions import Fraction
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan
 from millpond.query.buckets import Bucket, find_bucket
 from millpond.query.model import Expr, Ref, Select, Term
-from millpond.query.parts import THRESHOLD
+from millpond.query.parts import is_threshold
 from millpond.query.time_order import TimeOrder, find_key_column, find_time_column
 from millpond.query.trees import is_aggregate, refs, substitute
 
@@ -185,7 +185,7 @@ def _find_partner_times(need: Need, column: Ref) -> Iterator[tuple[int | None, F
     """For each other stream of a need: how much later than ``column`` its rows match, or when it ends."""
     order = TimeOrder(need.part)
     for alias in need.scope:
-        if alias in (THRESHOLD, column.occurrence) or alias in order.relations:
+        if is_threshold(alias) or alias == column.occurrence or alias in order.relations:
             continue
         lag = order.max_lag(alias, column.occurrence)
         if lag is not None:

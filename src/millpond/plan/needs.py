@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millpond.plan.classes import ColumnClasses
 from millpond.query.model import (
     Aggregate,
+    Arithmetic,
+    Condition,
     Expr,
     PartnerTest,
     Query,
@@ -16,19 +18,82 @@ from millpond.query.model import (
     SemiJoin,
 )
 from millpond.query.parts import Part
-from millpond.query.trees import is_aggregate
+from millpond.query.split_products import Product, split_products
+from millpond.query.trees import aliases_in, is_aggregate
 
 
 @dataclass(frozen=True)
 class Measure:
     """What is added up over the rows of a class: the non-null values of an expression, or their count.
 
-    If ``squared``, the squares of integers are added up.
+    Only rows for which all ``given`` hold count.  If ``squared``, the squares of integers are added up.
     """
 
     expression: Expr
     summed: bool
     squared: bool = False
+    given: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True)
+class MeasuredProduct:
+    """What is added up over matches: products of the measures of one or several occurrences.
+
+    The number of values of an aggregate is the sum of those of its products that ``lead``.
+    """
+
+    factors: tuple[tuple[str, Measure], ...]
+    leads: bool = field(default=True, compare=False)
+
+    @property
+    def summed(self) -> bool:
+        """Whether values are added up, not only counted."""
+        return any(measure.summed for _, measure in self.factors)
+
+    @property
+    def squared(self) -> bool:
+        """Whether squares are added up."""
+        return any(measure.squared for _, measure in self.factors)
+
+    def find_factor(self, alias: str) -> Measure | None:
+        """The measure of an occurrence; None if the product has none of it."""
+        return dict(self.factors).get(alias)
+
+
+def list_measures(aggregate: Aggregate) -> tuple[MeasuredProduct, ...]:
+    """What is added up for an aggregate: sums, or counts of non-null values, of its arguments.
+
+    VARIANCE and its like need the sums of squares and products as well.
+    """
+    summed = aggregate.function != "COUNT"
+    if len(aliases_in(aggregate)) > 1:
+        products = split_products(_multiply_arguments(aggregate)) or ()
+        return tuple(_measure_product(each, summed) for each in products if each.leads or summed)
+    measures = [Measure(each, summed) for each in aggregate.arguments]
+    if aggregate.function not in ("COUNT", "SUM", "AVG"):
+        measures += [Measure(each, summed=True, squared=True) for each in aggregate.arguments]
+    if aggregate.others:
+        product = Arithmetic("*", aggregate.arguments[0], aggregate.arguments[1])
+        measures.append(Measure(product, summed=True))
+    homes = [next(iter(aliases_in(each.expression)), None) for each in measures]
+    pairs = [(home, each) for home, each in zip(homes, measures, strict=True) if home is not None]
+    return tuple(MeasuredProduct((pair,), number == 0) for number, pair in enumerate(pairs))
+
+
+def _multiply_arguments(aggregate: Aggregate) -> Expr:
+    """What an aggregate over several tables adds up; of VARIANCE and its like, only the highest powers."""
+    one = aggregate.arguments[0]
+    if aggregate.function in ("COUNT", "SUM", "AVG"):
+        return one
+    return Arithmetic("*", one, aggregate.others[0] if aggregate.others else one)
+
+
+def _measure_product(product: Product, summed: bool) -> MeasuredProduct:
+    factors = []
+    for alias, factor in product.factors:
+        given = tuple(each for each in product.given if aliases_in(each) == {alias})
+        factors.append((alias, Measure(factor, summed, given=given)))
+    return MeasuredProduct(tuple(factors), product.leads)
 
 
 @dataclass(frozen=True)
@@ -71,7 +136,7 @@ class Need:
     counted: bool
     projected: tuple[Ref, ...]
     outer_columns: tuple[Ref, ...] = ()
-    measures: tuple[Measure, ...] = ()
+    measures: tuple[MeasuredProduct, ...] = ()
     aggregate: Aggregate | None = None
     wait: PartnerWait | None = None
     values: int | None = None

@@ -15,7 +15,7 @@ from millpond.plan.synopsis_bound import describe_column
 from millpond.query.aggregate_functions import Memory, find_memory, keeps_values
 from millpond.query.durations import format_duration, parse_rate
 from millpond.query.model import Ref, Select, Table
-from millpond.query.parts import THRESHOLD, Part, type_of
+from millpond.query.parts import Part, is_threshold, type_of
 from millpond.query.time_order import TimeOrder
 from millpond.query.trees import is_aggregate, item_refs, refs
 
@@ -121,7 +121,8 @@ def find_result_columns(select: Select, need: Need) -> set[Ref]:
         found = set(item_refs(select.items))
     else:
         aggregate = need.aggregate
-        valued = aggregate is not None and aggregate.argument is not None and THRESHOLD not in need.scope
+        valued = aggregate is not None and aggregate.argument is not None
+        valued = valued and not any(map(is_threshold, need.scope))
         counted = need.counted and (aggregate is None or not keeps_values(aggregate))
         found = set(select.group_by or ())
         if valued and not counted and aggregate is not None and need.values is None:
@@ -229,7 +230,7 @@ def _describe_matches(timed: TimedNeed, match_set: PartialMatchSet, has_windows:
     values = len(match_set.result_columns) + len(match_set.requirements) + len(match_set.differing)
     width = VALUE_BYTES * values
     if timed.need.counted:
-        width += COUNT_BYTES * (1 + sum(1 + m.summed for m in timed.need.measures))
+        width += COUNT_BYTES * (1 + sum(1 + each.summed for each in timed.need.measures))
     names = [_stream_name(timed, a) for group in match_set.groups for a in group]
     size_ = None if entries is None else entries * max(width, VALUE_BYTES)
     counted = "count" if len(names) == 1 else "matches"

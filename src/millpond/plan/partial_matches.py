@@ -20,7 +20,7 @@ from millpond.plan.classes import NoPlanError
 from millpond.plan.needs import Need, PartnerNeeds, SelectNeeds
 from millpond.query.closure import Closure, Range
 from millpond.query.model import Ref, SemiJoin
-from millpond.query.parts import THRESHOLD, type_of
+from millpond.query.parts import is_threshold, type_of
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
 from millpond.query.types import Domain
 
@@ -154,7 +154,7 @@ class TimedNeed:
 
     @cached_property
     def aliases(self) -> tuple[str, ...]:
-        return tuple(a for a in self.need.scope if a != THRESHOLD)
+        return tuple(a for a in self.need.scope if not is_threshold(a))
 
     # --- windows -------------------------------------------------------------------------------------------
 

@@ -9,10 +9,10 @@ from millpond.plan.needs import Measure
 from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, KeptColumn, State
 from millpond.plan.synopses import ExactPlan, Extreme, StreamPlan, merge_shared
 from millpond.query.derived_names import strip_mark
-from millpond.query.model import Scalar
+from millpond.query.model import Literal, Scalar
 from millpond.query.parts import Part
 from millpond.query.text import expression_text
-from millpond.query.trees import is_aggregate
+from millpond.query.trees import is_aggregate, sorted_refs
 
 
 def compute_exact_state(plan: ExactPlan) -> State:
@@ -49,8 +49,14 @@ def _describe_stream(part: Part, plan: StreamPlan) -> Kept:
 
 
 def _describe_counts(plan: StreamPlan) -> tuple[str, ...]:
-    sums = [f"{_name_measure(m)} of {expression_text(m.expression)}" for m in plan.measures]
-    return ("count", *sums)
+    return ("count", *(_describe_measure(m) for m in plan.measures))
+
+
+def _describe_measure(measure: Measure) -> str:
+    if isinstance(measure.expression, Literal):  # of a product that has no other factor of the stream
+        names = [strip_mark(ref.column) for each in measure.given for ref in sorted_refs(each)]
+        return f"count of {', '.join(dict.fromkeys(names))}"
+    return f"{_name_measure(measure)} of {expression_text(measure.expression)}"
 
 
 def _name_measure(measure: Measure) -> str:

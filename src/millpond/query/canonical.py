@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 
-from millpond.query.model import Ref, Select, Table
+from millpond.query.model import Ref, Select, Subquery, Table
 from millpond.query.types import SqlType
 
 # Fields that queries did not have when the form was fixed; left out where they are empty.
@@ -27,6 +27,8 @@ def canonical_text(value: object) -> str:
 def _canonical_form(value: object, select: Select | None) -> object:
     """What equality compares; a table is its name, and a column of a select has its type with it."""
     match value:
+        case Table(block=Subquery(query=query)):
+            return (value.name, _canonical_form(query, None))
         case Table():
             return value.name
         case SqlType():

@@ -18,6 +18,7 @@ from millpond.query.model import (
     Aggregate,
     And,
     Arithmetic,
+    Choice,
     Comparison,
     Condition,
     Expr,
@@ -63,6 +64,10 @@ def compile_expression(expr: Expr, slots: Mapping[str, int]) -> Valuer:
         case Arithmetic(operator=op, left=left, right=right):
             a, b = compile_expression(left, slots), compile_expression(right, slots)
             return lambda rows: _arithmetic(op, a(rows), b(rows))
+        case Choice():
+            parts = (expr.condition, expr.chosen, expr.otherwise)
+            test, chosen, otherwise = (compile_expression(each, slots) for each in parts)
+            return lambda rows: chosen(rows) if test(rows) else otherwise(rows)
         case Aggregate():
             raise ValueError("an aggregate has no value in a single match")
 

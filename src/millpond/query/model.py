@@ -196,6 +196,18 @@ class Negation:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """``CASE WHEN condition THEN chosen ELSE otherwise END``; the condition is a BOOLEAN column.
+
+    Only arguments of aggregates over several tables contain it; over one table, CASE is a derived column.
+    """
+
+    condition: Ref
+    chosen: Expr
+    otherwise: Expr
+
+
+@dataclass(frozen=True)
 class Aggregate:
     """An aggregate of ``query/aggregate_functions.py``.  ``COUNT(*)`` has no argument.
 
@@ -215,7 +227,7 @@ class Aggregate:
         return () if self.argument is None else (self.argument, *self.others)
 
 
-Expr = Literal | Ref | Arithmetic | Negation | Aggregate
+Expr = Literal | Ref | Arithmetic | Negation | Choice | Aggregate
 
 
 # --- conditions ------------------------------------------------------------------------------------

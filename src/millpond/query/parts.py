@@ -52,8 +52,14 @@ from millpond.query.trees import (
 )
 from millpond.query.types import SqlType
 
-# The alias of the virtual stream of MIN and MAX: is there a result beyond the value of its column?
+# The alias of the virtual stream of MIN and MAX: is there a result beyond the value of its column?  If they
+# are of a sum over several tables, there is one for each term, with a number after it.
 THRESHOLD = "?"
+
+
+def is_threshold(alias: str) -> bool:
+    """Whether an occurrence is a virtual stream of MIN and MAX."""
+    return alias.startswith(THRESHOLD)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millpond.query.model import Aggregate, Arithmetic, Expr, Literal, Negation, Ref
+from millpond.query.model import Aggregate, Arithmetic, Choice, Expr, Literal, Negation, Ref
 
 
 def expression_text(expr: Expr) -> str:
@@ -20,5 +20,8 @@ def expression_text(expr: Expr) -> str:
             return f"-{expression_text(operand)}"
         case Arithmetic(operator=op, left=left, right=right):
             return f"({expression_text(left)} {op} {expression_text(right)})"
+        case Choice():
+            condition, chosen, otherwise = map(expression_text, (expr.condition, expr.chosen, expr.otherwise))
+            return f"CASE WHEN {condition} THEN {chosen} ELSE {otherwise} END"
         case Aggregate(text=text):
             return text

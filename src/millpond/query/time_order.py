@@ -16,7 +16,7 @@ from itertools import combinations, permutations
 from millpond.query.buckets import find_bucket, find_time_function
 from millpond.query.closure import Closure
 from millpond.query.model import Arithmetic, Expr, Literal, Ref, Select
-from millpond.query.parts import THRESHOLD, Part
+from millpond.query.parts import Part, is_threshold
 from millpond.query.trees import is_aggregate
 from millpond.query.types import Domain
 
@@ -255,7 +255,7 @@ class TimeOrder:
     @cached_property
     def last_group(self) -> TimeGroup | None:
         """The group that no other endless group comes after: its rows are answered at once and not kept."""
-        streams = [group for group in self.endless if group != (THRESHOLD,)]
+        streams = [group for group in self.endless if not all(map(is_threshold, group))]
         for group in streams:
             if all(other == group or self.is_not_after(other, group) for other in streams):
                 return group

@@ -10,6 +10,7 @@ from millpond.query.model import (
     Aggregate,
     And,
     Arithmetic,
+    Choice,
     Comparison,
     Condition,
     Expr,
@@ -42,6 +43,8 @@ def children(node: Node) -> Sequence[Node]:
             return (node.operand,)
         case And() | Or():
             return node.operands
+        case Choice():
+            return node.condition, node.chosen, node.otherwise
         case Aggregate():
             return node.arguments
     return ()
@@ -102,6 +105,15 @@ def is_projection(query: Query) -> bool:
     return is_plain and len({*names}) == len(names) and not any(term.distinct for term in query.terms)
 
 
+def is_row_by_row(query: Query) -> bool:
+    """Whether each row of the answer is a row of one stream, alone or joined with rows of relations."""
+    return not any(
+        term.distinct or is_aggregate(select) or sum(o.table.streaming for o in select.every_occurrence) != 1
+        for term in query.terms
+        for select in term.selects
+    )
+
+
 def conjuncts(condition: Condition) -> list[Condition]:
     """The operands of the topmost AND, flattened and without TRUE."""
     out: list[Condition] = []
@@ -138,6 +150,8 @@ def _transform(node: Any, change: Callable[[Node], Node | None]) -> Any:
             return replace(node, operand=_transform(node.operand, change))
         case And() | Or():
             return replace(node, operands=tuple(_transform(c, change) for c in node.operands))
+        case Choice(condition=condition, chosen=chosen, otherwise=otherwise):
+            return Choice(*(_transform(each, change) for each in (condition, chosen, otherwise)))
         case Aggregate(argument=argument) if argument is not None:
             others = tuple(_transform(each, change) for each in node.others)
             return replace(node, argument=_transform(argument, change), others=others)

@@ -99,6 +99,11 @@ def adds_squares(aggregate: Aggregate | None) -> bool:
     return adds_values(aggregate) and aggregate is not None and aggregate.function not in ("SUM", "AVG")
 
 
+def add_sums_sql(sums: Sequence[str]) -> str:
+    """The total of several sums, of which those over no values are NULL."""
+    return sums[0] if len(sums) == 1 else " + ".join(f"coalesce({each}, 0)" for each in sums)
+
+
 def sum_squares_sql(column: str) -> str:
     """The sum of the squares of integers, as an aggregate of SQL."""
     return f"sum(CAST({column} AS HUGEINT) * CAST({column} AS HUGEINT))"

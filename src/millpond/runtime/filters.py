@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import permutations
 
 from millpond.query.closure import Range
-from millpond.query.model import Ref
+from millpond.query.model import Condition, Expr, Ref
 from millpond.query.number_line import Points
 from millpond.query.parts import Part
 from millpond.query.trees import aliases_in, conjuncts
@@ -49,6 +49,13 @@ def row_filter_sql(part: Part, alias: str, dialect: Dialect) -> str:
 def column_sql(part: Part, ref: Ref, dialect: Dialect) -> str:
     """A column of the stream, or the expression that a derived column stands for."""
     return expression_sql(dict(part.derived).get(ref, ref), quoted_column(dialect), dialect)
+
+
+def measure_sql(expression: Expr, given: Sequence[Condition], dialect: Dialect) -> str:
+    """The value that a row adds to a measure; NULL for a row that does not count."""
+    value = expression_sql(expression, quoted_column(dialect), dialect)
+    conditions = [condition_sql(each, quoted_column(dialect), dialect) for each in given]
+    return f"CASE WHEN {all_of(conditions)} THEN {value} END" if conditions else value
 
 
 def quoted_column(dialect: Dialect) -> ColumnSql:

@@ -12,6 +12,7 @@ from millpond.query.model import (
     Aggregate,
     And,
     Arithmetic,
+    Choice,
     Comparison,
     Condition,
     Expr,
@@ -147,6 +148,10 @@ def expression_sql(expr: Expr, names: ColumnSql, dialect: Dialect) -> str:
                 # Division by zero is an error in Spark, but NULL in DuckDB.
                 by = f"CASE WHEN {by} = 0 THEN error('division by zero') ELSE {by} END"
             return f"({expression_sql(left, names, dialect)} {operator} {by})"
+        case Choice():
+            parts = (expr.condition, expr.chosen, expr.otherwise)
+            condition, chosen, otherwise = (expression_sql(each, names, dialect) for each in parts)
+            return f"CASE WHEN {condition} THEN {chosen} ELSE {otherwise} END"
         case Aggregate():
             raise ValueError("an aggregate is not an expression over columns")
 

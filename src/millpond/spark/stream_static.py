@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from millpond.query.model import Occurrence, Query, Ref, Select
-from millpond.query.trees import is_aggregate
+from millpond.query.trees import is_row_by_row
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 from millpond.spark.answer import NO_NOTE, AnswerFrame, infer_result_schema
@@ -25,17 +25,7 @@ class StreamStaticEngine:
     holds_rows_back = False
 
     def accepts(self, job: Job) -> bool:
-        return (
-            job.verdict.timed is not None
-            and not job.blocks
-            and not any(
-                term.distinct
-                or is_aggregate(select)
-                or sum(o.table.streaming for o in select.every_occurrence) != 1
-                for term in job.query.terms
-                for select in term.selects
-            )
-        )
+        return job.verdict.timed is not None and not job.blocks and is_row_by_row(job.query)
 
     def build(self, job: Job) -> AnswerFrame:
         schema = infer_result_schema(job.spark, job.query)

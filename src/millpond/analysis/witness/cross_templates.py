@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import islice, product
+from itertools import islice, permutations, product
 
 from millpond.analysis.witness.base_rows import FIRST, SPAN, STEP, find_base_rows, shift_value
 from millpond.analysis.witness.model import StreamRow, Witness
 from millpond.analysis.witness.whole_queries import (
     CONFIRMED,
-    Trial,
     is_confirmed_in_large,
     is_retracting_whole,
     respects_checks,
+    try_all,
 )
 from millpond.query.evaluate import Row
 from millpond.query.model import Column, Query, Table
@@ -32,6 +32,7 @@ _SMALL = 2
 _MOST_BASES = 2
 _MOST_TEMPLATES = 600
 _BATCH = 100
+_MOST_COMPARED = 100
 _MOST_TRIED = 8
 _MOST_RETRACTING = 8
 # How a probe differs from the optional row in the columns that are no keys.
@@ -44,7 +45,8 @@ class CrossTemplate:
 
     ``base`` is a row of each table for which the query has an answer.  Optional rows are rows of ``stream``,
     each with its own value of the ``keys``, which rise or fall by ``slope``, and of the ``unique`` columns.
-    A probe is a row of ``prober`` with the keys of its optional row, and numbers that are by ``rise`` higher;
+    A probe is a row of ``prober`` with the keys of its optional row, which may be by ``offset`` higher in
+    comparisons of two columns, and numbers that are by ``rise`` higher;
     the first probe is one row, the second two, and so on if they are ``counted``.  The setup has a row of
     each ``present`` table, or one for each key if it is ``keyed``.  With ``copies``, the setup has a row a
     second before each optional row, and a probe is two rows, so that groups have more than one row.
@@ -60,6 +62,7 @@ class CrossTemplate:
     present: frozenset[str]
     keyed: bool
     slope: int = 1
+    offset: int = 0
     counted: bool = False
     copies: int = 1
     compare: str = "emitted"
@@ -99,7 +102,8 @@ class CrossTemplate:
             if column.name == table.time:
                 row[column.name] = clock
             elif (name, column.name) in self.keys:
-                row[column.name] = shift_value(column, row[column.name], self.slope * key)
+                offset = self.offset if name == self.prober else 0
+                row[column.name] = shift_value(column, row[column.name], self.slope * key + offset)
             elif name == self.stream and column.name in self.unique and number:
                 row[column.name] = shift_value(column, row[column.name], number)
             elif rise and column.type.family is Family.NUMBER:
@@ -117,7 +121,9 @@ def find_cross_template(query: Query) -> CrossTemplate | None:
     tables = query.declared_tables
     try:
         for base in find_base_rows(query, tables, find_equal_columns(query))[:_MOST_BASES]:
-            found = _find_from(query, islice(_propose(query, tables, base), _MOST_TEMPLATES))
+            proposed = islice(_propose(query, tables, base), _MOST_TEMPLATES)
+            compared = islice(_propose_compared(query, tables, base), _MOST_COMPARED)
+            found = _find_from(query, proposed) or _find_from(query, compared)
             if found is not None:
                 return found
     except UncomputableError:
@@ -155,7 +161,7 @@ def _try(query: Query, templates: Sequence[CrossTemplate]) -> tuple[list[CrossTe
     for template in templates:
         witness = template.build(_SMALL)
         if respects_checks(template.tables, witness):
-            trials.append((template, Trial(witness, product(range(1 << _SMALL), range(_SMALL)))))
+            trials.append((template, try_all(witness)))
     if not trials:
         return [], []
     answers = evaluate_worlds(query, [world for _, trial in trials for world in trial.worlds])
@@ -200,6 +206,19 @@ def _propose_uncompared(
             keys = frozenset({(stream, name) for name in free})
             present = frozenset(tables) - {stream, prober}
             yield CrossTemplate(base, tables, stream, prober, keys, frozenset(), 0, present, False)
+
+
+def _propose_compared(
+    query: Query, tables: Mapping[str, Table], base: Mapping[str, Row]
+) -> Iterator[CrossTemplate]:
+    """Templates for aggregates that compare columns of two streams: ``SUM(abs(a.x - b.y))``."""
+    streams = [name for name, table in tables.items() if table.streaming]
+    relations = frozenset(tables) - set(streams)
+    for stream, prober in permutations(streams, 2):
+        for keys, start in _list_keys(tables, find_equal_columns(query), base, stream, prober):
+            if {name for name, _ in keys} >= {stream, prober}:
+                first = CrossTemplate(start, tables, stream, prober, keys, frozenset(), 0, relations, False)
+                yield from (replace(first, offset=offset) for offset in (1, -1))
 
 
 def _vary(template: CrossTemplate) -> Iterator[CrossTemplate]:

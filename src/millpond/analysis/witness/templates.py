@@ -24,6 +24,7 @@ from millpond.analysis.witness.whole_queries import (
     is_confirmed_whole,
     is_retracting_whole,
     respects_checks,
+    try_all,
 )
 from millpond.errors import WitnessSizeError
 from millpond.query.evaluate import Row
@@ -219,7 +220,7 @@ class _Search:
         for template in batch:
             witness = template.build(n)
             if respects_checks(self.tables, witness):
-                trials.append((template, Trial(witness, product(range(1 << n), range(n)))))
+                trials.append((template, try_all(witness)))
         answers = evaluate_worlds(self.query, [world for _, trial in trials for world in trial.worlds])
         found, first = [], 0
         for template, trial in trials:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness, WitnessTemplate
@@ -46,19 +46,25 @@ def is_retracting_whole(query: Query, witness: Witness, seed: int = 0) -> bool:
 
     A bounded query may take back its last few rows; only a large witness tells the difference.
     """
-    trial = Trial(witness, _choose_flips(len(witness.universe), random.Random(seed)))
+    trial = Trial(witness, _choose_flips(len(witness.universe), random.Random(seed)), ())
     return trial.is_retracting(evaluate_worlds(query, trial.worlds))
 
 
 def _choose_worlds(witness: Witness, seed: int) -> Trial:
     n = len(witness.universe)
     if n <= EXHAUSTIVE:
-        return Trial(witness, [(s, k) for s in range(1 << n) for k in range(n)])
+        return try_all(witness)
     rng = random.Random(seed)
     flips = _choose_flips(n, rng)
     subsets = sorted({rng.getrandbits(n) for _ in range(_SUBSETS)})
-    pairs = [(a, b, (a ^ b).bit_length() - 1) for a, b in combinations(subsets, 2)]
-    return Trial(witness, [*flips, *((s, k) for a, b, k in pairs for s in (a, b))])
+    apart = list(combinations(subsets, 2))
+    tried = [*flips]
+    for one, other in apart:
+        ends = [k for k in range(n) if (one ^ other) >> k & 1]
+        tried += [(s, k) for s in (one, other) for k in (ends[-1], ends[0])]
+    halves = _list_halves(n)
+    tried += [(s, k) for s in halves for k in range(0, n, 3)]
+    return Trial(witness, tried, [*apart, halves])
 
 
 def _choose_flips(n: int, rng: random.Random) -> list[tuple[int, int]]:
@@ -68,15 +74,38 @@ def _choose_flips(n: int, rng: random.Random) -> list[tuple[int, int]]:
     return [*flips, *((s & ~(1 << k), k) for s, k in flips)]
 
 
-class Trial:
-    """The worlds in which a witness is evaluated: subsets before and after a probe."""
+def try_all(witness: Witness) -> Trial:
+    """The trial of all subsets of a witness."""
+    n = len(witness.universe)
+    return Trial(witness, product(range(1 << n), range(n)), combinations(range(1 << n), 2))
 
-    def __init__(self, witness: Witness, pairs: Iterable[tuple[int, int]]) -> None:
+
+def _list_halves(n: int) -> tuple[int, int]:
+    """Two disjoint subsets with equal sums of low powers, which sums over their rows do not tell apart.
+
+    They divide a power of two of rows by the parity of the bits of their numbers (Prouhet).
+    """
+    rows = range(1 << (n.bit_length() - 1))
+    even = sum(1 << k for k in rows if k.bit_count() % 2 == 0)
+    return even, sum(1 << k for k in rows) - even
+
+
+class Trial:
+    """The worlds in which a witness is evaluated: subsets before and after a probe.
+
+    ``tried`` are subsets, each with the number of a probe; the probes tell the subsets of each pair of
+    ``apart`` from each other.
+    """
+
+    def __init__(
+        self, witness: Witness, tried: Iterable[tuple[int, int]], apart: Iterable[tuple[int, int]]
+    ) -> None:
         self.witness = witness
         self.worlds: list[World] = []
+        self._apart = list(apart)
         self._before: dict[int, int] = {}
         self._after: dict[tuple[int, int], int] = {}
-        for subset, k in dict.fromkeys(pairs):
+        for subset, k in dict.fromkeys(tried):
             rows = [*witness.setup, *(r for i, r in enumerate(witness.universe) if subset >> i & 1)]
             if subset not in self._before:
                 self._before[subset] = self._add(rows)
@@ -96,8 +125,8 @@ class Trial:
         for subset, k in self._after:
             after = answers[self._after[subset, k]]
             shown = after - answers[self._before[subset]] if emitted else after
-            responses[subset, k] = frozenset(shown.items())
-        return _tells_each(responses) and _tells_all(responses)
+            responses[subset, k] = frozenset((_round(row), count) for row, count in shown.items())
+        return _tells_each(responses) and _tells_apart(responses, self._apart)
 
     def is_retracting(self, answers: Sequence[Answer]) -> bool:
         """Whether the rows that each probe removes from the answer tell its row's presence."""
@@ -106,6 +135,18 @@ class Trial:
             before, after = answers[self._before[subset]], answers[self._after[subset, k]]
             gone[subset, k] = frozenset((before - after).items())
         return _tells_each(gone)
+
+
+def _round(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row without the digits of floats that depend on the order of additions."""
+    return tuple(
+        round(value, 9)
+        if isinstance(value, float) and abs(value) < 1
+        else float(f"{value:.9g}")
+        if isinstance(value, float)
+        else value
+        for value in row
+    )
 
 
 Responses = Mapping[tuple[int, int], frozenset[Any]]
@@ -117,17 +158,15 @@ def _tells_each(responses: Responses) -> bool:
     return all(there != gone for there, gone in pairs)
 
 
-def _tells_all(responses: Responses) -> bool:
-    """Whether any two subsets differ in the response to a probe that was tried after both."""
+def _tells_apart(responses: Responses, pairs: Iterable[tuple[int, int]]) -> bool:
+    """Whether the subsets of each pair differ in the response to a probe that was tried after both."""
     probes: dict[int, set[int]] = {}
     for subset, k in responses:
         probes.setdefault(subset, set()).add(k)
-    for one, other in combinations(probes, 2):
-        common = probes[one] & probes[other]
-        is_tried = any((one ^ other) >> k & 1 for k in common)
-        if is_tried and all(responses[one, k] == responses[other, k] for k in common):
-            return False
-    return True
+    return all(
+        any(responses[one, k] != responses[other, k] for k in probes[one] & probes[other])
+        for one, other in pairs
+    )
 
 
 def respects_checks(tables: Mapping[str, Table], witness: Witness) -> bool:

@@ -8,14 +8,17 @@ its right.  Sets and aggregates are computed before and after the micro-batch, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from millpond.engines.exact.slots import Slot
+from millpond.plan.needs import Measure, MeasuredProduct, list_measures
+from millpond.query.aggregate_functions import Memory, find_memory
 from millpond.query.model import Aggregate, Expr, Ref, Select
 from millpond.query.parts import Part
 from millpond.query.trees import aliases_in, conjuncts
-from millpond.runtime.aggregates import adds_squares, adds_values, groups_sql, value_sql
+from millpond.runtime.aggregates import add_sums_sql, adds_squares, adds_values, groups_sql, value_sql
 from millpond.runtime.sql import Dialect, all_of, condition_sql, expression_sql
 from millpond.runtime.terms import Version
 
@@ -55,12 +58,21 @@ class SlotJoin:
         ]
         return f"FROM {tables} WHERE {all_of(crossing)}"
 
-    def weight(self, without: int | None = None) -> str:
-        """The number of matches that a match of slot rows represents."""
+    def weight(self, without: Collection[int] = ()) -> str:
+        """The number of matches that a match of slot rows represents, ``without`` those of some slots."""
         factors = [
-            f"CAST(x{i}.n AS HUGEINT)" for i, counted in enumerate(self.counted) if counted and i != without
+            f"CAST(x{i}.n AS HUGEINT)"
+            for i, counted in enumerate(self.counted)
+            if counted and i not in without
         ]
         return " * ".join(factors) or "CAST(1 AS HUGEINT)"
+
+    def multiply(self, column: str, places: Sequence[tuple[int, int]]) -> str:
+        """The product of a measure of some slots (``filled`` or ``total``) and the weights of the others."""
+        factors = [f"x{position}.{column}{number}" for position, number in places]
+        if column == "filled":
+            factors = [f"CAST({factor} AS HUGEINT)" for factor in factors]
+        return f"{' * '.join(factors)} * {self.weight(without=[position for position, _ in places])}"
 
 
 # --- selects without aggregates ----------------------------------------------------------------------
@@ -126,16 +138,18 @@ def _matches_sql(select: Select, aggregate: Aggregate | None, join: SlotJoin, ve
     names = [f"g{i}" for i in range(len(keys))]
     argument = aggregate.argument if aggregate is not None else None
     sums = adds_values(aggregate)
-    measured = _find_measure(join, aggregate, sums)
-    if measured is not None:
-        position, number = measured
-        table, others = f"x{position}", join.weight(without=position)
-        square = _find_square(join, position, number)
+    measured = _find_measures(join, aggregate)
+    if measured:
+        counts = [join.multiply("filled", each.places) for each in measured if each.product.leads]
+        plain = [each.places for each in measured if not each.product.squared]
+        plain = plain[:1] if adds_squares(aggregate) else plain
+        squared = [join.multiply("total", each.places) for each in measured if each.product.squared]
+        totals = [join.multiply("total", places) for places in plain]
         values = [
             "NULL AS v",
-            f"CAST({table}.filled{number} AS HUGEINT) * {others} AS w",
-            f"{table}.total{number} * {others} AS t",
-            "0 AS q" if square is None else f"{table}.total{square} * {others} AS q",
+            f"{' + '.join(counts)} AS w",
+            f"{add_sums_sql(totals)} AS t",
+            f"{squared[0] if squared else '0'} AS q",
         ]
     else:
         value = "NULL" if aggregate is None or argument is None else value_sql(aggregate, join.sql)
@@ -150,7 +164,7 @@ def _matches_sql(select: Select, aggregate: Aggregate | None, join: SlotJoin, ve
     # Of slots without weights it only matters whether they match.
     unique = "DISTINCT " if not all(join.counted) else ""
     inner = f"SELECT {unique}{', '.join([*keys, *values, *(ids if weighed else [])])} {source}"
-    if measured is not None or argument is None:
+    if measured or argument is None:
         if not weighed:
             inner = f"SELECT DISTINCT {', '.join([*keys, *values])} {source}"
         return _sum_matches(names, inner)
@@ -169,25 +183,34 @@ def _sum_matches(names: Sequence[str], inner: str) -> str:
     return f"SELECT {columns}, NULL AS v, {_SUMS} FROM ({inner}) GROUP BY {columns}"
 
 
-def _find_measure(join: SlotJoin, aggregate: Aggregate | None, sums: bool) -> tuple[int, int] | None:
-    """The position of the slot that has a measure of the aggregate's argument, and the measure's number.
+class _Measured(NamedTuple):
+    """A product of measures, and where its factors are: the position of a slot, the number of a measure."""
 
-    None if the aggregate needs the values themselves, even if there is a measure for another aggregate.
+    product: MeasuredProduct
+    places: list[tuple[int, int]]
+
+
+def _find_measures(join: SlotJoin, aggregate: Aggregate | None) -> list[_Measured]:
+    """Where the slots have what is added up for an aggregate.
+
+    Empty if the aggregate needs the values themselves, even if there is a measure for another aggregate.
     """
-    if aggregate is None or aggregate.argument is None:
-        return None
-    if not sums and (aggregate.function != "COUNT" or aggregate.distinct):
-        return None
-    for i, ((_, slot), counted) in enumerate(zip(join.slots, join.counted, strict=True)):
-        for number, measure in enumerate(slot.plan.measures):
-            is_plain = measure.expression == aggregate.argument and not measure.squared
-            if counted and is_plain and (measure.summed or not sums):
+    if aggregate is None or aggregate.argument is None or find_memory(aggregate) is not Memory.COUNTS:
+        return []
+    found = []
+    for product in list_measures(aggregate):
+        places = [_find_place(join, alias, measure) for alias, measure in product.factors]
+        if None in places:
+            return []
+        found.append(_Measured(product, [place for place in places if place is not None]))
+    return found
+
+
+def _find_place(join: SlotJoin, alias: str, measure: Measure) -> tuple[int, int] | None:
+    """The position of the slot that has a measure of an occurrence, and the measure's number."""
+    for i, ((own, slot), counted) in enumerate(zip(join.slots, join.counted, strict=True)):
+        for number, kept in enumerate(slot.plan.measures):
+            is_kept = kept.summed >= measure.summed and replace(kept, summed=measure.summed) == measure
+            if own == alias and counted and is_kept:
                 return i, number
     return None
-
-
-def _find_square(join: SlotJoin, position: int, number: int) -> int | None:
-    """The number of the measure with the squares of another measure of the same slot."""
-    measures = join.slots[position][1].plan.measures
-    squares = [i for i, m in enumerate(measures) if m.squared and m.expression == measures[number].expression]
-    return squares[0] if squares else None

@@ -25,7 +25,7 @@ from millpond.plan.synopses import (
 )
 from millpond.query.canonical import canonical_text
 from millpond.query.model import Aggregate, Expr, Literal, Query, Ref, Select, Table, Term
-from millpond.query.parts import THRESHOLD, Part
+from millpond.query.parts import Part, is_threshold
 from millpond.query.trees import conjuncts, find_aggregates, is_aggregate, refs
 from millpond.runtime.aggregates import has_monotone_having
 from millpond.runtime.arrow_ipc import schema_to_bytes
@@ -237,7 +237,7 @@ class _SelectJoins:
         for position in positions:
             need = self.needs[position].need
             for alias in need.scope:
-                if alias != THRESHOLD:
+                if not is_threshold(alias):
                     slots.append((alias, self._by_need[position][alias]))
                     counted.append(need.counted)
         return SlotJoin(self.needs[positions[0]].need.part, tuple(slots), tuple(counted))

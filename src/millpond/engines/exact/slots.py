@@ -18,7 +18,7 @@ from millpond.plan.synopses import StreamPlan
 from millpond.query.model import Expr, Ref
 from millpond.query.parts import Part, type_of
 from millpond.query.types import Family, SqlType
-from millpond.runtime.filters import column_sql, quoted_column, row_filter_sql
+from millpond.runtime.filters import column_sql, measure_sql, row_filter_sql
 from millpond.runtime.sql import Dialect, all_of, expression_sql, widen
 
 
@@ -102,7 +102,7 @@ class Slot:
             (self.carried_name(i), self._column_sql(ref, dialect)) for i, ref in enumerate(self.carried)
         ]
         columns += [
-            (self.measure_name(i), expression_sql(m.expression, quoted_column(dialect), dialect))
+            (self.measure_name(i), measure_sql(m.expression, m.given, dialect))
             for i, m in enumerate(self.plan.measures)
         ]
         return SlotIngest(self._row_filter(dialect), tuple(columns))

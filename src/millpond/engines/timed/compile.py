@@ -45,7 +45,7 @@ from millpond.query.aggregate_functions import ORDERED, Memory, find_memory
 from millpond.query.canonical import canonical_text
 from millpond.query.durations import parse_duration, parse_rate
 from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
-from millpond.query.parts import THRESHOLD
+from millpond.query.parts import is_threshold
 from millpond.query.time_order import TimeOrder, find_time_columns
 from millpond.query.trees import find_aggregates, is_aggregate, refs
 from millpond.runtime.aggregates import adds_squares, adds_values, groups_sql, has_monotone_having, value_sql
@@ -328,7 +328,7 @@ class _TimedCompiler:
         argument = aggregate.argument if aggregate is not None else None
         keys = group_keys(select, need)
         is_ordered = aggregate is not None and aggregate.function in ORDERED
-        by_requirement = argument is not None and THRESHOLD in need.scope and not is_ordered
+        by_requirement = argument is not None and any(map(is_threshold, need.scope)) and not is_ordered
         shown = groups if aggregate is None or by_requirement else groups | refs(aggregate)
         sql = self._match_sql(need, shown, target.closing)
         value = "NULL"

@@ -13,12 +13,12 @@ from millpond.plan.needs import Measure
 from millpond.plan.partial_matches import TimedNeed
 from millpond.query.model import NullRow, Ref
 from millpond.query.time_order import find_time_column, find_time_columns
-from millpond.query.trees import aliases_in, conjuncts, refs
+from millpond.query.trees import conjuncts, refs
 from millpond.runtime.aggregates import sum_squares_sql
 from millpond.runtime.arrow_ipc import schema_to_bytes, table_to_bytes
 from millpond.runtime.duckdb import get_process_duckdb
-from millpond.runtime.filters import column_sql, quoted_column, row_filter_sql
-from millpond.runtime.sql import Dialect, expression_sql
+from millpond.runtime.filters import column_sql, measure_sql, quoted_column, row_filter_sql
+from millpond.runtime.sql import Dialect
 
 
 def find_used_columns(timed: TimedNeed, alias: str) -> tuple[Ref, ...]:
@@ -76,7 +76,7 @@ def _row_columns(timed: TimedNeed, table: InputTable, dialect: Dialect) -> list[
         ("t", f"CAST({micros} AS BIGINT)"),
         *((f"x{i}", column_sql(timed.part, ref, dialect)) for i, ref in enumerate(table.columns)),
         *(
-            (f"m{i}", expression_sql(measure.expression, quoted_column(dialect), dialect))
+            (f"m{i}", measure_sql(measure.expression, measure.given, dialect))
             for i, measure in _own_measures(timed, table)
         ),
     ]
@@ -89,8 +89,9 @@ def _shard_sql(timed: TimedNeed, ref: Ref, dialect: Dialect) -> str:
 
 def _own_measures(timed: TimedNeed, table: InputTable) -> Iterator[tuple[int, Measure]]:
     """The measures over columns of the occurrence, with their numbers."""
-    for i, measure in enumerate(timed.need.measures):
-        if aliases_in(measure.expression) == {table.alias}:
+    for i, product in enumerate(timed.need.measures):
+        measure = product.find_factor(table.alias)
+        if measure is not None:
             yield i, measure
 
 

@@ -257,11 +257,13 @@ class PartialMatchSql:
         if not self.counted:
             return []
         out = [f"{' * '.join(f'CAST({n}.n AS HUGEINT)' for n in names.values())} AS n"]
-        for i, measure in enumerate(self.measures):
-            home = next(iter(refs(measure.expression))).occurrence
-            if home in names:
-                others = "".join(f" * CAST({n}.n AS HUGEINT)" for a, n in names.items() if a != home)
-                out += [f"{names[home]}.f{i}{others} AS f{i}", f"{names[home]}.s{i}{others} AS s{i}"]
+        for i, product in enumerate(self.measures):
+            homes = [a for a in names if product.find_factor(a) is not None]
+            others = "".join(f" * CAST({n}.n AS HUGEINT)" for a, n in names.items() if a not in homes)
+            if homes:
+                filled = " * ".join(_as_factor(f"{names[a]}.f{i}", len(homes)) for a in homes)
+                total = " * ".join(f"{names[a]}.s{i}" for a in homes)
+                out += [f"{filled}{others} AS f{i}", f"{total}{others} AS s{i}"]
         return out
 
     def _raw(self, arrival: Arrival, ref: Ref) -> str:
@@ -391,15 +393,14 @@ class PartialMatchSql:
         old = arrival.old is not None
         out = [("n", "e.n * h.n" if old else "e.n")]
         new = _new_aliases(arrival)
-        for i, measure in enumerate(self.measures):
-            home = next(iter(refs(measure.expression))).occurrence
+        before = () if arrival.old is None else arrival.old.aliases
+        for i, product in enumerate(self.measures):
+            is_new, is_old = (any(product.find_factor(a) for a in side) for side in (new, before))
             for c in ("f", "s"):
-                if home in new:
-                    text = f"e.{c}{i} * h.n" if old else f"e.{c}{i}"
-                elif arrival.old is not None and home in arrival.old.aliases:
-                    text = f"e.n * h.{c}{i}"
-                else:
-                    text = "CAST(0 AS HUGEINT)"
+                text = "CAST(0 AS HUGEINT)"
+                if is_new or is_old:
+                    text = f"e.{c}{i}" if is_new else "e.n"
+                    text += (f" * h.{c}{i}" if is_old else " * h.n") if old else ""
                 out.append((f"{c}{i}", text))
         return out
 
@@ -429,6 +430,11 @@ class PartialMatchSql:
 def _new_aliases(arrival: Arrival) -> list[str]:
     """The occurrences whose rows arrive."""
     return [alias for group in arrival.new for alias in group]
+
+
+def _as_factor(count: str, factors: int) -> str:
+    """A count, in a type in which the product of several is no overflow."""
+    return f"CAST({count} AS HUGEINT)" if factors > 1 else count
 
 
 def _sign(requirement: Requirement) -> str:

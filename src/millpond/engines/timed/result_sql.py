@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from millpond.engines.timed.partial_match_sql import PartialMatchSql
 from millpond.engines.timed.value_sql import from_number, to_micros
 from millpond.plan.closing import Closing
-from millpond.plan.needs import Measure, Need
+from millpond.plan.needs import MeasuredProduct, Need
 from millpond.query.aggregate_functions import Memory, find_memory
 from millpond.query.model import Aggregate, Expr, Ref, Select
-from millpond.query.parts import THRESHOLD, type_of
+from millpond.query.parts import is_threshold, type_of
 from millpond.query.trees import refs, substitute
+from millpond.runtime.aggregates import add_sums_sql, adds_squares
 from millpond.runtime.sql import Dialect, expression_sql, widen
 from millpond.runtime.terms import Version
 
@@ -42,7 +43,7 @@ def extreme_value(sql: PartialMatchSql, argument: Expr) -> str:
     """The argument of MIN or MAX, from the requirement of complete matches on the virtual stream."""
     requirements = sql.complete.requirements
     (number,) = [
-        i for i, r in enumerate(requirements) if any(z.occurrence == THRESHOLD for z, _ in r.partners)
+        i for i, r in enumerate(requirements) if any(is_threshold(z.occurrence) for z, _ in r.partners)
     ]
     column = requirements[number].terms[0][0]
     value = from_number(f"c{number}", type_of(sql.timed.part, column))
@@ -77,15 +78,18 @@ def find_counted_argument(aggregate: Aggregate | None) -> Expr | None:
 
 
 def build_counted_matches(
-    need: Need, measures: Sequence[Measure], keys: Sequence[str], table: str
+    need: Need, measures: Sequence[MeasuredProduct], keys: Sequence[str], table: str
 ) -> Callable[[Version], str]:
     """An aggregate's matches, from a result table with counts that it may share with others."""
     square = "0"
     if find_counted_argument(need.aggregate) is not None:
         value, number, total = "v", "CASE WHEN v IS NULL THEN 0 ELSE n END", "0"
     elif need.measures:
-        position = measures.index(need.measures[0])
-        value, number, total = "NULL AS v", f"f{position}", f"s{position}"
+        added = [(each, measures.index(each)) for each in need.measures if not each.squared]
+        number = " + ".join(f"f{i}" for each, i in added if each.leads)
+        sums = [f"s{i}" for each, i in added if not adds_squares(need.aggregate) or each.leads]
+        total = add_sums_sql(sums)
+        value = "NULL AS v"
         square = "".join(f"s{measures.index(each)}" for each in need.measures if each.squared) or "0"
     else:
         value, number, total = "NULL AS v", "n", "0"

@@ -20,7 +20,7 @@ import pyarrow as pa
 from millpond.engines.timed.program import InputProgram
 from millpond.plan.needs import TimedPlan
 from millpond.query.model import Query, Ref
-from millpond.query.parts import THRESHOLD, Part
+from millpond.query.parts import Part, is_threshold
 from millpond.query.time_order import TimeOrder
 from millpond.query.trees import is_aggregate
 from millpond.query.types import Domain
@@ -49,7 +49,7 @@ def find_shard_columns(plan: TimedPlan) -> ShardColumns | None:
 
 def _read_declared_tables(parts: Sequence[Part], query: Query) -> bool:
     """Whether every occurrence is a declared table, and not computed from others."""
-    occurrences = (o for part in parts for o in part.select.occurrences if o.alias != THRESHOLD)
+    occurrences = (o for part in parts for o in part.select.occurrences if not is_threshold(o.alias))
     return all(query.tables.get(o.table.name) == o.table for o in occurrences)
 
 
@@ -67,7 +67,7 @@ def _find_common_columns(parts: Sequence[Part]) -> Iterator[dict[str, str]]:
 def _find_join_keys(part: Part) -> Iterator[dict[str, str]]:
     """The join keys of all streams of a part: sets of columns that are equal in every match, one each."""
     streams = {
-        o.alias: o.table for o in part.select.occurrences if o.table.streaming and o.alias != THRESHOLD
+        o.alias: o.table for o in part.select.occurrences if o.table.streaming and not is_threshold(o.alias)
     }
     if len(streams) < 2:
         return
