@@ -407,13 +407,12 @@ class ExpressionRenderer:
         return Sql(f"{declared}({', '.join(self.render(each).text for each in node.children)})")
 
     def _render_call(self, node: PlanExpression, type_: str | None) -> Sql:
-        name = node.function
+        name = node.function or _to_snake_case(node.kind)
         arguments = [self.render(each).text for each in _find_arguments(node)]
-        if name is None or not is_known_function(name):
+        if not is_known_function(name):
             if not arguments:
-                raise UnsupportedPlanError(f"the function {name or _to_snake_case(node.kind)}")
-            shown = name or _to_snake_case(node.kind)
-            name = self.around.declare_function(shown, type_ or node.type or "string")
+                raise UnsupportedPlanError(f"the function {name}")
+            name = self.around.declare_function(name, type_ or node.type or "string")
         return Sql(f"{name}({', '.join(arguments)})")
 
 

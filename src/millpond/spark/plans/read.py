@@ -38,6 +38,13 @@ def read_plan(frame: DataFrame) -> PlanNode:
     return _add_details(parse_plan(plan.toJSON(), _list_functions(jvm)), plan, jvm)
 
 
+def read_optimised_plan(frame: DataFrame) -> PlanNode:
+    """The plan of a DataFrame after Spark's optimiser, which pushes filters down and prunes columns."""
+    jvm, session = frame.sparkSession._jvm, frame.sparkSession._jsparkSession
+    plan = session.sessionState().optimizer().execute(frame._jdf.queryExecution().analyzed())
+    return _add_details(parse_plan(plan.toJSON(), _list_functions(jvm)), plan, jvm)
+
+
 def parse_plan(text: str, functions: Mapping[str, str]) -> PlanNode:
     """The plan of a JSON text, as Spark's ``TreeNode.toJSON`` writes it: without what only Spark knows.
 
