@@ -28,7 +28,7 @@ from benchmarks.streams import Batch, median_seconds, open_session, open_stream,
 from benchmarks.tables import print_table
 from millpond.lab.simulate import cache_player
 from millpond.models.array_types import Ints
-from millpond.spark.sql import OBSERVED
+from millpond.spark.answer import OBSERVED
 from tests.support.postgres import server
 
 ROWS = 5_000_000

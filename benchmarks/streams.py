@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import millpond
-from millpond.spark.sql import OBSERVED
+from millpond.spark.answer import OBSERVED
 
 
 @dataclass(frozen=True)

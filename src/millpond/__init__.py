@@ -6,12 +6,15 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
 
     from millpond.analysis.verdict import Reason, Verdict
     from millpond.errors import MillpondError, NotUnboundedError, SqlError, WitnessSizeError
     from millpond.plan.state import Kept, KeptColumn, State
     from millpond.policies.registry import PolicyChoice
+    from millpond.spark.watch import StateWarning, StateWatch
 
 __all__ = [
     "Kept",
@@ -26,6 +29,7 @@ __all__ = [
     "check",
     "lookup",
     "sql",
+    "watch",
 ]
 __version__ = "0.1.0"
 
@@ -96,6 +100,17 @@ def sql(
     from millpond.spark.sql import answer_query
 
     return answer_query(spark, query, memory, policy, updates)
+
+
+def watch(spark: SparkSession, callback: Callable[[StateWarning], object] | None = None) -> StateWatch:
+    """Warn of queries of the session whose state passes its bound or keeps growing.
+
+    A warning goes to the logger ``millpond`` and, if it is given, to ``callback``, once for each run of a
+    query.  Queries may have been started before or after.  ``stop()`` ends the watch.
+    """
+    from millpond.spark.watch import StateWatch
+
+    return StateWatch(spark, callback)
 
 
 def lookup(

@@ -60,7 +60,7 @@ def explain(verdict: Verdict, width: int = 78) -> str:
         the number of rows of S that a future row of T matches depends on every
         value seen so far.
     """
-    lines = [_Line("", headline(verdict), "  "), *_detail_lines(verdict)]
+    lines = [_Line("", headline(verdict), "  "), *_detail_lines(verdict), *_spark_lines(verdict)]
     return "\n".join(row for line in lines for row in line.wrap(width))
 
 
@@ -80,6 +80,18 @@ def _detail_lines(verdict: Verdict) -> list[_Line]:
         return [*kept, *published, *_block_lines(verdict)]
     assumed = [_Line("  ", f"assumed: {each}.", "    ") for each in verdict.assumptions]
     return [*_reason_lines(verdict.reasons), *assumed, *published, *_block_lines(verdict)]
+
+
+def _spark_lines(verdict: Verdict) -> list[_Line]:
+    """What Spark itself keeps for a DataFrame."""
+    if verdict.spark_state is None:
+        return []
+    summary = {"flat": "Spark's own state stays flat", "grows": "Spark's own state grows for ever"}
+    lines = [_Line("  ", summary[verdict.spark_state] + (":" if verdict.spark_reasons else ""), "  ")]
+    lines += [_Line("    ", f"{reason}.", "      ") for reason in verdict.spark_reasons]
+    if verdict.outcome == BOUNDED and verdict.spark_state == "grows":
+        lines.append(_Line("    ", "What is kept above would do: run the query with millpond.sql.", "      "))
+    return lines
 
 
 def _block_lines(verdict: Verdict) -> list[_Line]:

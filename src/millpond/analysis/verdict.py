@@ -92,6 +92,7 @@ class Verdict:
     blocks: Mapping[str, Verdict] = field(default_factory=dict, repr=False)
     block: str | None = None
     spark_state: str | None = None
+    spark_reasons: tuple[str, ...] = ()
 
     @property
     def query_text(self) -> str:

@@ -28,6 +28,8 @@ from millpond.spark.sources.schema import spark_schema, spark_type
 
 # The column metadata in which Spark keeps the delay of a watermark, in milliseconds.
 WATERMARK_DELAY = "spark.watermarkDelayMs"
+# The name of the metrics that Millpond's operators report in the progress of a query.
+OBSERVED = "millpond"
 REVISION, RETRACTED = "_revision", "_retracted"
 # The column _note of a result: always NULL.
 NO_NOTE = (

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from millpond.spark.answer import OBSERVED
 from millpond.spark.session import open_session
-from millpond.spark.sql import OBSERVED, answer_query
+from millpond.spark.sql import answer_query
 
 QUERY = "SELECT A FROM S, T WHERE A = D AND A > 10 AND D < 20"
 _BATCHES = 12

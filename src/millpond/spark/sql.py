@@ -21,7 +21,7 @@ from millpond.query.types import TIMESTAMP, SqlType, find_type, nested
 from millpond.runtime.row_kinds import KIND, NOTE, BatchMeasure, RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.admission import admit
-from millpond.spark.answer import WATERMARK_DELAY, finish_rows, quoted
+from millpond.spark.answer import OBSERVED, WATERMARK_DELAY, finish_rows, quoted
 from millpond.spark.blocks import make_job
 from millpond.spark.engines import choose_engine
 from millpond.spark.job import Job
@@ -29,8 +29,6 @@ from millpond.spark.sources.derived import add_derived_columns
 from millpond.spark.sources.derived_types import settle_types
 from millpond.spark.sources.opened import OpenSource
 
-# The name of the observed metrics in the progress of a query.
-OBSERVED = "millpond"
 # Measures that are reported there, and their names there.
 _OBSERVED_MEASURES = {
     BatchMeasure.SHED: "shed_rows",

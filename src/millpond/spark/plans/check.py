@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from millpond.analysis.decide import decide
@@ -17,9 +19,11 @@ from millpond.query.model import Query
 from millpond.spark.plans.expressions import UnsupportedPlanError
 from millpond.spark.plans.nodes import PlanNode
 from millpond.spark.plans.operators import TRANSPARENT, describe_operator
-from millpond.spark.plans.read import read_plan
+from millpond.spark.plans.read import read_optimised_plan, read_plan
+from millpond.spark.plans.state import predict_state
 from millpond.spark.plans.translate import OpaqueOperatorError, translate_plan
 
+_CURRENT_TIME = {"CurrentTimestamp", "CurrentDate", "Now", "LocalTimestamp", "CurrentTime"}
 OUTPUT_MODES = ("append", "update", "complete")
 
 
@@ -45,7 +49,25 @@ def check_frame(frame: DataFrame, output_mode: str = "append") -> Verdict:
         raise MillpondError(
             "the DataFrame is not a streaming one", remedy="read its source with spark.readStream"
         )
-    return decide_plan(read_plan(frame))
+    plan = read_plan(frame)
+    state = predict_state(_find_executed_plan(frame, plan), output_mode)
+    return replace(decide_plan(plan), spark_state=state.outcome, spark_reasons=state.reasons)
+
+
+def _find_executed_plan(frame: DataFrame, analysed: PlanNode) -> PlanNode:
+    """The optimised plan, which Spark executes, or the analysed one where that does not tell.
+
+    Spark's optimiser replaces the current time by a constant; a query takes a new one for every batch.
+    """
+    expressions = (
+        each for node in analysed.walk() for name in node.fields for each in node.expressions(name)
+    )
+    if any(each.kind in _CURRENT_TIME for expression in expressions for each in expression.walk()):
+        return analysed
+    try:
+        return read_optimised_plan(frame)
+    except (Py4JError, PySparkException):
+        return analysed
 
 
 def decide_plan(plan: PlanNode) -> Verdict:

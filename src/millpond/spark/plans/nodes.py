@@ -88,7 +88,8 @@ class PlanNode:
         value = self.fields.get(name)
         if isinstance(value, PlanExpression):
             return (value,)
-        return tuple(each for each in value or () if isinstance(each, PlanExpression))
+        values = value if isinstance(value, tuple) else ()
+        return tuple(each for each in values if isinstance(each, PlanExpression))
 
     def expression(self, name: str) -> PlanExpression | None:
         """The expression of a field, if it has one."""

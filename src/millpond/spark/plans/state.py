@@ -3,7 +3,7 @@
 Spark's operators keep rows or groups until the watermark passes them.  Where it never does, because there is
 no watermark, or the time is not among the keys, or the output mode is complete, the state grows with the
 input, unless the keys have finitely many values.  The rules are those of Spark's streaming operators, applied
-to the optimised plan, which has filters where Spark evaluates them.
+to the plan that Spark executes, which has filters where Spark evaluates them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from millpond.spark.answer import OBSERVED
 from millpond.spark.plans.nodes import Attribute, PlanExpression, PlanNode
 from millpond.spark.plans.values import has_finite_values, show_expression, split_conjuncts
 
@@ -22,8 +23,8 @@ _LISTS = {"CollectList", "ListAgg"}
 _SETS = {"CollectSet", "Percentile", "PercentileCont", "PercentileDisc", "Median", "Mode"}
 _LESS = {"LessThan", "LessThanOrEqual"}
 _GREATER = {"GreaterThan", "GreaterThanOrEqual"}
-_SUMS = {"Add", "TimestampAddInterval", "TimeAdd", "TimestampAddYMInterval"}
-_SAME = {"Cast", "PreciseTimestampConversion", "KnownNotNull", "KnownNullable", "CheckOverflow"}
+_SUMS = {"Add", "TimestampAddInterval", "TimeAdd"}
+_SAME = {"Cast", "CheckOverflow", "PromotePrecision"}
 _NO_TIMEOUT = {"NoTimeout", "NoTime", None}
 
 
@@ -54,6 +55,10 @@ class SparkState:
 
 def predict_state(plan: PlanNode, output_mode: str) -> SparkState:
     """The state of the operators of an optimised plan, in the order of the plan."""
+    if any(node.kind == "CollectMetrics" and node.fields.get("name") == OBSERVED for node in plan.walk()):
+        return SparkState(
+            (OperatorState(False, "Millpond's own operators keep their state within its bound"),)
+        )
     return SparkState(tuple(_predict_operators(plan, output_mode.lower() == "complete")))
 
 
@@ -175,9 +180,8 @@ def _predict_join(node: PlanNode) -> OperatorState:
         return OperatorState(False, "the join forgets rows whose key the watermark has passed")
     kept = []
     for side, other, name in ((left, right, "left"), (right, left, "right")):
-        if _emits_finitely_many_rows(side) or any(_evicts(each, side, other) for each in conjuncts):
-            continue
-        kept.append(name)
+        if not _emits_finitely_many_rows(side) and not _evicts(conjuncts, side, other):
+            kept.append(name)
     if not kept:
         return OperatorState(False, "the join forgets rows that are too old for a partner by the watermarks")
     sides = "both sides" if len(kept) == 2 else f"its {kept[0]} side"
@@ -201,23 +205,36 @@ def _has_watermark_key(condition: PlanExpression, left: PlanNode, right: PlanNod
     return _find_delay(left, a) is not None or _find_delay(right, b) is not None
 
 
-def _evicts(condition: PlanExpression, side: PlanNode, other: PlanNode) -> bool:
-    """Whether a condition lets Spark forget rows of one side.
+def _evicts(conditions: Sequence[PlanExpression], side: PlanNode, other: PlanNode) -> bool:
+    """Whether Spark ever forgets rows of one side of a join, by its watermark.
 
-    It bounds their time from below by a time of the other side, which has a watermark.
+    A condition has to bound a time of the side from below by a time of the other one, which has a watermark.
+    Spark takes the lowest of all lower bounds: a constant one, which stays below the condition of an outer
+    join, keeps every row.
     """
-    if condition.kind not in _LESS | _GREATER or all(each.delay is None for each in side.output):
+    if all(each.delay is None for each in side.output):
         return False
+    bounds = {_find_lower_bound(each, side, other) for each in conditions} - {None}
+    return bounds == {"watermark"}
+
+
+def _find_lower_bound(condition: PlanExpression, side: PlanNode, other: PlanNode) -> str | None:
+    """What Spark reads as a lower bound of a column: the "watermark" of the other side, or a "constant"."""
+    if condition.kind not in _LESS | _GREATER:
+        return None
     low, high = condition.children if condition.kind in _LESS else reversed(condition.children)
     lows, highs = _find_terms(low, 1), _find_terms(high, -1)
     if lows is None or highs is None:
-        return False
-    times = {each.expr_id: each for each in side.output if each.type.startswith("timestamp")}
-    marked = {each.expr_id for each in other.output if each.delay is not None}
+        return None
+    own = {each.expr_id for each in side.output}
     terms = [*lows, *highs]
-    own = [sign for sign, column in terms if column in times]
-    others = [column for _, column in terms if column not in times]
-    return own == [-1] and len(others) == 1 and others[0] in marked
+    if [sign for sign, column in terms if column in own] != [-1]:
+        return None
+    others = [column for _, column in terms if column not in own]
+    if not others:
+        return "constant"
+    marked = {each.expr_id for each in other.output if each.delay is not None}
+    return "watermark" if len(others) == 1 and others[0] in marked else None
 
 
 def _find_terms(expression: PlanExpression, sign: int) -> list[tuple[int, int]] | None:

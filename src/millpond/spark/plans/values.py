@@ -18,6 +18,7 @@ from millpond.frontend.parse import parse_query
 from millpond.query.model import Column, Query, Table
 from millpond.query.types import INT, find_type, nested
 from millpond.spark.plans.expressions import (
+    FRESH,
     Definition,
     ExpressionRenderer,
     Surroundings,
@@ -37,7 +38,7 @@ def has_finite_values(node: PlanNode, expression: PlanExpression) -> bool:
 
     False if that is not known.
     """
-    if not node.streaming:
+    if not node.streaming or _is_small(expression):
         return True
     conditions: list[PlanExpression] = []
     while node.kind in ("Project", "Filter"):
@@ -50,11 +51,19 @@ def has_finite_values(node: PlanNode, expression: PlanExpression) -> bool:
         (node,) = node.children
     if node.kind == "Join" and node.fields.get("joinType") in ("Inner", "Cross", "LeftSemi"):
         conditions += split_conjuncts(node.expression("condition"))
+    conditions += _list_facts(node)
     used = {column for each in (expression, *conditions) for column in each.columns}
     columns = [each for each in _list_inputs(node) if each.expr_id in used]
     finite: set[int | None] = {each.expr_id for each in columns if _is_finite(node, each)}
     finite = _spread(finite | set(map(_find_listed, conditions)), conditions)
     return _Question(columns, finite, conditions).is_finite(expression)
+
+
+def _is_small(expression: PlanExpression) -> bool:
+    """Whether an expression is constant, or has few values by its type."""
+    if expression.kind == "AttributeReference":
+        return expression.type in _SMALL_TYPES
+    return not expression.columns and not any(each.kind in FRESH for each in expression.walk())
 
 
 def split_conjuncts(condition: PlanExpression | None) -> Iterator[PlanExpression]:
@@ -83,6 +92,15 @@ def _list_inputs(base: PlanNode) -> list[Attribute]:
     return list(base.output)
 
 
+def _list_facts(leaf: PlanNode) -> list[PlanExpression]:
+    """What is known of the rows of a source: the values of the rate sources count from 0."""
+    if leaf.source is None or not leaf.source.format.startswith("rate"):
+        return []
+    zero = PlanExpression("Literal", type="bigint", value="0")
+    counts = (each for each in leaf.output if each.name == "value")
+    return [PlanExpression("GreaterThanOrEqual", (_refer(each), zero)) for each in counts]
+
+
 def _find_listed(condition: PlanExpression) -> int | None:
     """The column that a condition restricts to a list which Spark has made a set."""
     return condition.children[0].expr_id if condition.kind == "InSet" else None
@@ -104,6 +122,11 @@ def _is_finite(base: PlanNode, column: Attribute) -> bool:
     """Whether a column of a base has finitely many values, apart from conditions on it."""
     if column.type in _SMALL_TYPES or not base.streaming:
         return True
+    if base.kind in ("BatchEvalPython", "ArrowEvalPython"):
+        results = [each.expr_id for each in base.expressions("resultAttrs")]
+        if column.expr_id in results:
+            call = base.expressions("udfs")[results.index(column.expr_id)]
+            return all(has_finite_values(base.children[0], each) for each in call.children)
     if base.kind == "Aggregate":
         return _is_finite_in_groups(base, column)
     if base.kind == "Union":
@@ -160,6 +183,10 @@ class _Question:
     conditions: list[PlanExpression]
 
     def is_finite(self, expression: PlanExpression) -> bool:
+        if _is_small(expression):
+            return True
+        if expression.kind in FRESH:
+            return False
         try:
             return self._is_bounded(expression)
         except _UnknownValueError:  # a struct or an array, for example: its parts decide
