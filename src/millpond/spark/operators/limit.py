@@ -49,6 +49,7 @@ class LimitProcessor(ShardProcessor):
             taken = rows.slice(0, self.limit - count)
             count += taken.num_rows
             weighed = taken.append_column("w", pa.array(np.ones(taken.num_rows, np.int64)))
+            weighed = weighed.append_column("retracted", pa.array(np.zeros(taken.num_rows, np.bool_)))
             yield from build_result_rows(get_worker_duckdb(), weighed, 1)
         data = count.to_bytes(8, "little")
         self.put_value(WHOLE, data)
