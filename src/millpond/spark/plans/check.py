@@ -18,10 +18,10 @@ from millpond.plan.state import Kept, State, Window
 from millpond.query.model import Query
 from millpond.spark.plans.expressions import UnsupportedPlanError
 from millpond.spark.plans.nodes import PlanNode
-from millpond.spark.plans.operators import TRANSPARENT, describe_operator
+from millpond.spark.plans.operators import TRANSPARENT, OpaqueOperatorError, describe_operator
 from millpond.spark.plans.read import read_optimised_plan, read_plan
 from millpond.spark.plans.state import predict_state
-from millpond.spark.plans.translate import OpaqueOperatorError, translate_plan
+from millpond.spark.plans.translate import translate_plan
 
 _CURRENT_TIME = {"CurrentTimestamp", "CurrentDate", "Now", "LocalTimestamp", "CurrentTime"}
 OUTPUT_MODES = ("append", "update", "complete")

@@ -94,3 +94,14 @@ class PlanNode:
     def expression(self, name: str) -> PlanExpression | None:
         """The expression of a field, if it has one."""
         return next(iter(self.expressions(name)), None)
+
+
+def split_conjuncts(condition: PlanExpression | None) -> Iterator[PlanExpression]:
+    """The conditions that AND connects."""
+    if condition is None:
+        return
+    if condition.kind == "And":
+        for child in condition.children:
+            yield from split_conjuncts(child)
+    else:
+        yield condition

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from millpond.spark.plans.nodes import PlanNode
 
+
+class OpaqueOperatorError(Exception):
+    """A stateful operator whose state only its own program knows."""
+
+
 # Operators that hand on the rows of their input, or some of them that do not depend on other rows.
 TRANSPARENT = frozenset(
     {
