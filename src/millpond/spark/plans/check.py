@@ -16,8 +16,7 @@ from millpond.frontend.parse import parse
 from millpond.frontend.spark_functions import declare_functions
 from millpond.plan.state import Kept, State, Window
 from millpond.query.model import Query
-from millpond.spark.plans.expressions import UnsupportedPlanError
-from millpond.spark.plans.nodes import PlanNode
+from millpond.spark.plans.nodes import PlanNode, UnsupportedPlanError
 from millpond.spark.plans.operators import TRANSPARENT, OpaqueOperatorError, describe_operator
 from millpond.spark.plans.read import read_optimised_plan, read_plan
 from millpond.spark.plans.state import predict_state

@@ -14,13 +14,18 @@ from dataclasses import dataclass, replace
 from millpond.frontend.spark_functions import is_known_function
 from millpond.frontend.spark_names import quote_name
 from millpond.runtime.sql import Dialect
-from millpond.spark.plans.nodes import PlanExpression, PlanNode
+from millpond.spark.plans.nodes import PlanExpression, PlanNode, UnsupportedPlanError
+from millpond.spark.plans.spark_types import (
+    NUMBERS,
+    TIMES,
+    TRANSPARENT_VALUES,
+    find_field,
+    infer_type,
+    keeps_values,
+    render_fields,
+)
 from millpond.spark.plans.sql_text import Level, Sql, render_interval
 from millpond.spark.plans.time_windows import find_window_time, read_interval
-
-
-class UnsupportedPlanError(Exception):
-    """A plan that cannot be rendered; the message names the construct."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +74,6 @@ _NEGATED = {
     "Like": "NOT LIKE",
     "RLike": "NOT RLIKE",
 }
-_TRANSPARENT = {
-    *("Alias", "KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized", "NormalizeNaNAndZero"),
-    *("PromotePrecision", "TempResolvedColumn", "UpCast", "CommonExpressionDef", "CheckOverflow"),
-}
 # Values that do not follow from the row, with their types: they are as good as columns of the stream.
 FRESH = {
     "Rand": "double",
@@ -96,20 +97,6 @@ _USER_FUNCTIONS = {
     "UserDefinedPythonFunction",
 }
 _DATE_PARTS = {"Year", "Quarter", "Month", "DayOfMonth", "DayOfWeek", "DayOfYear", "WeekOfYear", "WeekDay"}
-_TYPE_ARITHMETIC = {
-    "Add",
-    "Subtract",
-    "Multiply",
-    "Remainder",
-    "UnaryMinus",
-    "Abs",
-    "Coalesce",
-    "Greatest",
-    "Least",
-}
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
-_NUMBERS = (*_WHOLE, "float", "double")
-_TIMES = ("timestamp", "timestamp_ntz", "timestamp_ltz")
 
 
 @dataclass(frozen=True)
@@ -143,7 +130,7 @@ class ExpressionRenderer:
 
     def render(self, node: PlanExpression, type_: str | None = None) -> Sql:
         """The expression as SQL; ``type_`` is its type, if it is known from elsewhere."""
-        if node.kind in _TRANSPARENT:
+        if node.kind in TRANSPARENT_VALUES:
             return self.render(node.children[0], type_)
         if node.kind in BINARY:
             return self._render_binary(node)
@@ -180,9 +167,9 @@ class ExpressionRenderer:
             return Sql("NULL")
         if type_ == "boolean":
             return Sql(value.upper())
-        if type_ in _NUMBERS or type_.startswith("decimal"):
+        if type_ in NUMBERS or type_.startswith("decimal"):
             return Sql(value, Level.SIGN if value.startswith("-") else Level.ATOM)
-        if type_ in _TIMES:
+        if type_ in TIMES:
             return Sql(f"TIMESTAMP {Dialect.SPARK.string(value)}")
         if type_ == "date":
             return Sql(f"DATE {Dialect.SPARK.string(value)}")
@@ -201,7 +188,7 @@ class ExpressionRenderer:
         ordinal = node.fields.get("ordinal")
         if isinstance(found, WindowColumn):
             return found.end if ordinal == 1 else found.start
-        name = node.name or _find_field(child.type, ordinal)
+        name = node.name or find_field(child.type, ordinal)
         return Sql(f"{self.render(child).within(Level.ATOM)}.{quote_name(name)}")
 
     def _render_get_array_item(self, node: PlanExpression) -> Sql:
@@ -308,17 +295,18 @@ class ExpressionRenderer:
         (child,) = node.children
         wanted, given = node.type or "", infer_type(child)
         if child.kind == "Literal" and child.value is not None and given == "string":
-            if wanted in _TIMES:
+            if wanted in TIMES:
                 return Sql(f"TIMESTAMP {Dialect.SPARK.string(child.value)}")
             if wanted == "date":
                 return Sql(f"DATE {Dialect.SPARK.string(child.value)}")
-        if keeps_values(given, wanted):
+        is_number = child.kind == "Literal" and given in NUMBERS and wanted.startswith(("decimal", *NUMBERS))
+        if is_number or keeps_values(given, wanted):
             return self.render(child)
-        if given in _TIMES and wanted == "bigint":
+        if given in TIMES and wanted == "bigint":
             return Sql(f"unix_timestamp({self.render(child).text})")
         if wanted.startswith("interval"):
             raise UnsupportedPlanError(f"a cast to {wanted}")
-        type_ = "timestamp" if wanted in _TIMES else wanted
+        type_ = "timestamp" if wanted in TIMES else wanted
         return Sql(f"CAST({self.render(child).text} AS {type_.upper()})")
 
     def _render_timestamp_add_interval(self, node: PlanExpression) -> Sql:
@@ -398,7 +386,7 @@ class ExpressionRenderer:
     def _render_json_to_structs(self, node: PlanExpression) -> Sql:
         schema = node.type or ""
         inner = schema[len("struct<") : -1] if schema.startswith("struct<") else None
-        text = schema if inner is None else ", ".join(_render_fields(inner))
+        text = schema if inner is None else ", ".join(render_fields(inner))
         return Sql(f"from_json({self.render(node.children[0]).text}, {Dialect.SPARK.string(text)})")
 
     def _render_user_function(self, node: PlanExpression) -> Sql:
@@ -445,66 +433,6 @@ def _find_arguments(node: PlanExpression) -> list[PlanExpression]:
     if node.kind in _DATE_PARTS and arguments[0].kind == "Cast" and arguments[0].type == "date":
         arguments[0] = arguments[0].children[0]
     return arguments
-
-
-def infer_type(node: PlanExpression) -> str | None:
-    """The type of an expression, where its form shows it."""
-    if node.kind in ("TimestampAddInterval", "TimeAdd", "DatetimeSub"):
-        return "timestamp"
-    if node.type is not None:
-        return node.type
-    if node.kind in _TYPE_ARITHMETIC or node.kind in _TRANSPARENT:
-        types = {infer_type(child) for child in node.children}
-        return types.pop() if len(types) == 1 else None
-    if node.kind in ("Year", "Month", "DayOfMonth", "Hour", "Minute", "Second", "Length", "Size"):
-        return "int"
-    if node.kind in ("Upper", "Lower", "Concat", "Substring", "StringTrim", "DateFormatClass"):
-        return "string"
-    if node.kind == "AggregateExpression":
-        return "bigint" if node.children[0].kind == "Count" else None
-    return None
-
-
-def keeps_values(given: str | None, wanted: str) -> bool:
-    """Whether a cast leaves every value as it is.
-
-    >>> keeps_values("int", "bigint"), keeps_values("bigint", "int"), keeps_values("int", "string")
-    (True, False, False)
-    """
-    if given is None:
-        return False
-    if given == wanted or (given in _TIMES and wanted in _TIMES):
-        return True
-    if given in _WHOLE and wanted in _WHOLE:
-        return _WHOLE.index(given) <= _WHOLE.index(wanted)
-    if given in _WHOLE or given.startswith("decimal"):
-        return wanted in ("double", "float") or wanted.startswith("decimal")
-    return (given, wanted) == ("float", "double")
-
-
-def _find_field(type_: str | None, ordinal: object) -> str:
-    """The name of the n-th field of a struct."""
-    if type_ is None or not type_.startswith("struct<") or not isinstance(ordinal, int):
-        raise UnsupportedPlanError("a field without a name")
-    return _split(type_[len("struct<") : -1])[ordinal].partition(":")[0]
-
-
-def _render_fields(fields: str) -> list[str]:
-    """Fields of a struct type as columns of a schema: ``a:int`` is ``a INT``."""
-    pairs = (each.partition(":") for each in _split(fields))
-    return [f"{quote_name(name)} {type_.upper()}" for name, _, type_ in pairs]
-
-
-def _split(text: str) -> list[str]:
-    """The parts between commas that are not inside brackets."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character in "<(") - (character in ">)")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return parts
 
 
 def _to_snake_case(name: str) -> str:

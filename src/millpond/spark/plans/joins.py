@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from millpond.spark.plans.expressions import Definition, UnsupportedPlanError, WindowColumn
+from millpond.spark.plans.expressions import Definition, WindowColumn
+from millpond.spark.plans.nodes import UnsupportedPlanError
 from millpond.spark.plans.selects import FromItem, SelectText
 from millpond.spark.plans.sql_text import Sql
 

@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+class UnsupportedPlanError(Exception):
+    """A plan that cannot be rendered; the message names the construct."""
+
+
 @dataclass(frozen=True)
 class Attribute:
     """A column of a node's output.  ``type`` is a type of Spark SQL; ``delay`` its watermark's, in ms."""

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from millpond.frontend.spark_names import quote_name
 from millpond.spark.plans.catalog import find_hint, make_column, make_unique, read_name
-from millpond.spark.plans.expressions import TRUE, UnsupportedPlanError
+from millpond.spark.plans.expressions import TRUE
 from millpond.spark.plans.joins import join_selects
-from millpond.spark.plans.nodes import PlanNode, split_conjuncts
+from millpond.spark.plans.nodes import PlanNode, UnsupportedPlanError, split_conjuncts
 from millpond.spark.plans.operators import OPAQUE_MAPS, STATEFUL, OpaqueOperatorError, describe_operator
 from millpond.spark.plans.scope import Needed, PlanScope, columns_of
 from millpond.spark.plans.selects import SelectText

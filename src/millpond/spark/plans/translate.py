@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from millpond.spark.plans import group_operators as groups
 from millpond.spark.plans import row_operators as rows
 from millpond.spark.plans.catalog import find_hint, read_name
-from millpond.spark.plans.expressions import UnsupportedPlanError
-from millpond.spark.plans.nodes import PlanNode
+from millpond.spark.plans.nodes import PlanNode, UnsupportedPlanError
 from millpond.spark.plans.operators import (
     OPAQUE_MAPS,
     STATEFUL,
