@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from millpond.spark.answer import OBSERVED
-from millpond.spark.plans.nodes import Attribute, PlanExpression, PlanNode
-from millpond.spark.plans.values import has_finite_values, show_expression, split_conjuncts
+from millpond.spark.plans.nodes import Attribute, PlanExpression, PlanNode, split_conjuncts
+from millpond.spark.plans.values import has_finite_values, show_expression
 
 FLAT = "flat"
 GROWS = "grows"

@@ -7,7 +7,7 @@ finitely many values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -22,9 +22,14 @@ from millpond.spark.plans.expressions import (
     Definition,
     ExpressionRenderer,
     Surroundings,
-    UnsupportedPlanError,
 )
-from millpond.spark.plans.nodes import Attribute, PlanExpression, PlanNode
+from millpond.spark.plans.nodes import (
+    Attribute,
+    PlanExpression,
+    PlanNode,
+    UnsupportedPlanError,
+    split_conjuncts,
+)
 from millpond.spark.plans.sql_text import Sql
 
 _ROWS = "rows_of_input"
@@ -64,17 +69,6 @@ def _is_small(expression: PlanExpression) -> bool:
     if expression.kind == "AttributeReference":
         return expression.type in _SMALL_TYPES
     return not expression.columns and not any(each.kind in FRESH for each in expression.walk())
-
-
-def split_conjuncts(condition: PlanExpression | None) -> Iterator[PlanExpression]:
-    """The conditions that AND connects."""
-    if condition is None:
-        return
-    if condition.kind == "And":
-        for child in condition.children:
-            yield from split_conjuncts(child)
-    else:
-        yield condition
 
 
 def _inline(expression: PlanExpression, made: Mapping[int | None, PlanExpression]) -> PlanExpression:
