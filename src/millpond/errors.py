@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 
 
@@ -62,6 +63,31 @@ class NotBoundedError(MillpondError):
 
 class RunError(MillpondError):
     """A run failed because of Spark, the data or the machine."""
+
+
+_OS_REASONS = {
+    errno.ENOENT: "there is no such file or folder",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EISDIR: "it is a folder",
+    errno.ENOTDIR: "a part of the path is a file",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.ELOOP: "its symbolic links form a loop",
+    errno.EMFILE: "too many files are open",
+}
+
+
+def describe_os_error(error: OSError) -> str:
+    """Why the operating system refused, in a few words.
+
+    >>> describe_os_error(FileNotFoundError(errno.ENOENT, "No such file or directory", "/a"))
+    'there is no such file or folder'
+    """
+    reason = _OS_REASONS.get(error.errno or 0)
+    return reason or one_line((error.strerror or str(error) or type(error).__name__).lower(), 200)
 
 
 def one_line(text: str, width: int = 60) -> str:

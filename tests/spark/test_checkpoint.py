@@ -32,12 +32,12 @@ class Run:
 
     def __init__(self, spark: SparkSession, path: Path, output: str = "out", checkpoint: str = "cp") -> None:
         self.output, self.checkpoint = path / output, path / checkpoint
-        files = Files(spark)
+        self.files = files = Files(spark)
         self.folders = Folders(files, files.resolve(str(self.checkpoint)), files.resolve(str(self.output)))
 
     def start(self, asked: Query, partitions: int = 3) -> EarlierRun | None:
         continued = self.folders.check(asked)
-        self.folders.claim(asked, partitions, continued)
+        self.folders.claim(self.files, asked, partitions, continued)
         return continued
 
     def write(self, name: str = "part-000000-0.json") -> None:

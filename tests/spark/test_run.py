@@ -83,10 +83,13 @@ def folder(spark: SparkSession, tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
+PROGRESS = re.compile("millpond: (starting|planning|first batch|running|waiting|resuming)")
+
+
 def assert_error(capsys: Captured, pattern: str) -> None:
     """One line on stderr besides the progress lines, and nothing on stdout."""
     out, err = capsys.readouterr()
-    lines = [line for line in err.splitlines() if not re.match("millpond: (starting|running|waiting)", line)]
+    lines = [line for line in err.splitlines() if not PROGRESS.match(line)]
     assert out == ""
     assert len(lines) == 1, err
     assert re.search(pattern, lines[0]), lines[0]
@@ -124,14 +127,17 @@ def test_a_run_writes_rows_and_metrics(folder: Folder, capsys: Captured) -> None
     )
 
 
-def test_a_later_run_continues(folder: Folder) -> None:
+def test_a_later_run_continues(folder: Folder, capsys: Captured) -> None:
     metrics = ("--metrics", str(folder.path / "metrics"))
+    folder.ask("SELECT DISTINCT A, B FROM S WHERE A IN (1, 2) AND B IN (1, 2);\n")
     folder.feed(1, [(1, 1)])
-    assert folder.run(*metrics) == 0
+    assert folder.run("--quiet", *metrics) == 0
+    assert capsys.readouterr() == ("", "")
     with (folder.path / "metrics").open("a") as torn:
         torn.write('{"batch": 1, "inp')  # as a kill may leave it
     folder.feed(2, [(2, 2)])
     assert folder.run(*metrics) == 0
+    assert "millpond: resuming after batch 0 with 1 entry\n" in capsys.readouterr().err
     assert folder.rows() == Counter([(1, 1), (2, 2)])
     lines = (folder.path / "metrics").read_text().splitlines()
     assert [json.loads(lines[n])["batch"] for n in (0, 2)] == [0, 1] and len(lines) == 3
@@ -221,7 +227,12 @@ def test_a_continued_run_keeps_its_number_of_state_partitions(
         ("CREATE STREAMING TABLE S (A INT);", "SELECT A FROM S", [], "stream S has no source; .*USING json"),
         (CATALOG, "SELECT A AS _Kind FROM S", [], "output column _Kind has a reserved name; give it another"),
         (CATALOG, "SELECT nosuch FROM S", [], "line 2, column 8: .*nosuch"),
-        (CATALOG, FILTER, ["--metrics", "/nowhere/m"], "metrics file /nowhere/m cannot be written: No such"),
+        (
+            CATALOG,
+            FILTER,
+            ["--metrics", "/nowhere/m"],
+            "metrics file /nowhere/m cannot be written: there is no such",
+        ),
         (CATALOG, FILTER, ["--format", "xml"], "invalid choice: 'xml'"),
     ],
 )
@@ -293,10 +304,17 @@ def test_the_suggested_condition_makes_the_query_bounded(
     assert isinstance(verdict, millpond.Verdict) and verdict.outcome == "bounded"
 
 
-def test_a_changed_query_does_not_continue_a_checkpoint(folder: Folder, capsys: Captured) -> None:
+def test_a_changed_query_does_not_continue_a_checkpoint(
+    folder: Folder, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder.feed(1, [(1, 1)])
     assert folder.run() == 0
     capsys.readouterr()
+    monkeypatch.delattr(run_module, "open_session")  # all that follows is known before Spark starts
+    assert folder.run("--format", "csv") == 2
+    assert_error(capsys, "holds files in the format json; continue with --format json; ")
+    assert folder.run("--updates") == 2
+    assert_error(capsys, "is of a run without --updates; drop --updates; ")
     folder.ask("SELECT A FROM S WHERE A < 6;\n")
     assert folder.run() == 2
     assert_error(
@@ -325,12 +343,6 @@ def test_a_failed_run_exits_with_4(
     assert folder.run(*options) == 4
     assert_error(capsys, pattern)
     assert folder.rows().total() == 1  # the good batch, and nothing of the bad one
-
-
-def test_a_missing_input_folder_is_refused(folder: Folder, capsys: Captured) -> None:
-    (folder.path / "in").rmdir()
-    assert folder.run() == 2
-    assert_error(capsys, r"S: there is nothing at .*/in; create the folder")
 
 
 # --- interruptions ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import millpond
 from millpond.cli.exits import ExitCode
 from millpond.errors import MillpondError, RunError
 from millpond.spark.jvm import _launch_error
-from millpond.spark.session import _check_master, make_session, open_session
+from millpond.spark.session import check_master, make_session, open_session
 
 QUERY = "CREATE STREAMING TABLE S (A INT) USING json OPTIONS (path '.'); SELECT A FROM S;"
 
@@ -42,7 +42,7 @@ def test_a_session_beside_others_has_our_settings_and_changes_none(spark: SparkS
 )
 def test_a_malformed_master_is_refused(master: str) -> None:
     with pytest.raises(MillpondError, match="is not a Spark master; write ") as raised:
-        _check_master(master)
+        check_master(master)
     assert not isinstance(raised.value, RunError)
 
 
@@ -50,7 +50,7 @@ def test_a_malformed_master_is_refused(master: str) -> None:
     "master", ["local", "local[2]", "local[*]", "local-cluster[1,1,1024]", "yarn", "k8s://h:1"]
 )
 def test_a_well_formed_master_is_accepted(master: str) -> None:
-    _check_master(master)
+    check_master(master)
 
 
 def test_a_standalone_master_must_answer() -> None:
@@ -61,11 +61,11 @@ def test_a_standalone_master_must_answer() -> None:
         with pytest.raises(
             RunError, match=f"spark://127.0.0.1:{port} does not answer: .*; start it, or correct"
         ):
-            _check_master(f"spark://127.0.0.1:{port}")
+            check_master(f"spark://127.0.0.1:{port}")
         assert time.monotonic() - began < 10
         server.listen()
-        _check_master(f"spark://127.0.0.1:{port}")
-        _check_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")  # one of them is enough
+        check_master(f"spark://127.0.0.1:{port}")
+        check_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")  # one of them is enough
 
 
 @pytest.mark.parametrize(

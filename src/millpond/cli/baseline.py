@@ -8,7 +8,7 @@ from pathlib import Path
 
 from millpond.cli.command import flatten
 from millpond.cli.files import CheckedFile
-from millpond.errors import MillpondError
+from millpond.errors import MillpondError, describe_os_error
 
 _REMEDY = "write one with: millpond check --format json FILE.sql… > baseline.json"
 
@@ -21,7 +21,9 @@ def read_baseline(path: str) -> frozenset[tuple[str, str]]:
         return frozenset((each["outcome"], flatten(each["query"])) for each in entries if "query" in each)
     except FileNotFoundError:
         raise MillpondError(f"there is no baseline {path}", remedy=_REMEDY) from None
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError as error:
+        raise MillpondError(f"the baseline {path} cannot be read: {describe_os_error(error)}") from None
+    except (ValueError, KeyError, TypeError):
         raise MillpondError(f"{path} is not a baseline", remedy=_REMEDY) from None
 
 

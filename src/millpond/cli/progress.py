@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from math import ceil
 from typing import Self, TextIO
 
@@ -13,20 +14,26 @@ from rich.live import Live
 from rich.text import Text
 
 from millpond.analysis.reasons import join_words
+from millpond.cli.command import flatten
 from millpond.query.durations import format_duration
-from millpond.spark.progress import Phase, Snapshot
+from millpond.spark.progress import Notice, Phase, Snapshot
 
 _BAR = 10  # cells
 _PLAIN_SECONDS = 10.0
+# Phases without any totals to show.
+_EARLY = (Phase.STARTING, Phase.PLANNING, Phase.FIRST_BATCH)
 _STYLES = {Phase.RUNNING: "bold green", Phase.WAITING: "bold cyan", Phase.STOPPING: "bold yellow"}
 
 
 def status_line(snapshot: Snapshot, width: int, ascii_only: bool = False) -> Text:
     """One line of at most ``width`` cells; if it is too long, the least important parts are left out."""
     phase = Text(snapshot.phase.value, style=_STYLES.get(snapshot.phase, "bold"))
-    if snapshot.phase is Phase.STARTING:
-        phase.truncate(width)
-        return phase
+    if snapshot.phase in _EARLY:
+        if snapshot.waiting_for:
+            phase.append(f": {snapshot.waiting_for}")
+        line = phase + Text(f"  {_elapsed(snapshot)}", style="dim")
+        line.truncate(width)
+        return line
     # In the order of the line, each with its rank: the highest rank is left out first.
     parts = [
         (0, phase),
@@ -64,8 +71,10 @@ def status_line(snapshot: Snapshot, width: int, ascii_only: bool = False) -> Tex
 
 def plain_line(snapshot: Snapshot) -> str:
     """The line for a log."""
-    if snapshot.phase is Phase.STARTING:
-        return f"millpond: {snapshot.phase.value}"
+    if snapshot.phase in _EARLY:
+        what = f": {snapshot.waiting_for}" if snapshot.waiting_for else ""
+        since = f" ({_elapsed(snapshot)})" if snapshot.seconds >= 1 else ""
+        return f"millpond: {snapshot.phase.value}{what}{since}"
     rate = f" ({snapshot.rows_per_second:,.0f} rows/s)"
     last = f", last batch {_duration(snapshot.batch_seconds)}" if snapshot.batch_seconds is not None else ""
     return f"millpond: {snapshot.phase.value}: {_totals(snapshot, rate)}{last}"
@@ -163,6 +172,10 @@ def _duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
+def _elapsed(snapshot: Snapshot) -> str:
+    return f"{snapshot.seconds:.0f} s" if snapshot.seconds < 60 else _duration(snapshot.seconds)
+
+
 def _state_bar(snapshot: Snapshot, ascii_only: bool) -> Text:
     """The entries as a share of the bound: an empty bar means no entry, a full bar the bound itself."""
     kept, bound = snapshot.state_entries, snapshot.state_bound
@@ -177,17 +190,24 @@ def _state_bar(snapshot: Snapshot, ascii_only: bool) -> Text:
 
 
 class ProgressDisplay:
-    """Shows each snapshot of a run on a stream."""
+    """Shows each snapshot of a run on a stream; if ``quiet``, only warnings.
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+    On a terminal, the line is redrawn four times a second, so that the time goes on between snapshots.
+    """
+
+    def __init__(
+        self, stream: TextIO, clock: Callable[[], float] = time.monotonic, quiet: bool = False
+    ) -> None:
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._clock = clock
+        self._quiet = quiet
         self._last_shown: float | None = None
+        self._latest: tuple[Snapshot, float] | None = None
         self._live: Live | None = None
-        if self._console.is_terminal and os.environ.get("TERM") not in ("dumb", "unknown"):
+        if self._console.is_terminal and os.environ.get("TERM") not in ("dumb", "unknown") and not quiet:
             self._live = Live(
                 console=self._console,
-                auto_refresh=False,
+                get_renderable=self._draw,
                 transient=True,
                 redirect_stdout=False,
                 redirect_stderr=False,
@@ -203,10 +223,23 @@ class ProgressDisplay:
             self._live.stop()
 
     def show(self, snapshot: Snapshot) -> None:
+        self._latest = (snapshot, self._clock())
         if self._live is not None:
-            options = self._console.options
-            line = status_line(snapshot, self._console.width, options.ascii_only)
-            self._live.update(line, refresh=True)
-        elif self._last_shown is None or self._clock() - self._last_shown >= _PLAIN_SECONDS:
+            self._live.refresh()
+        elif not self._quiet and (
+            self._last_shown is None or self._clock() - self._last_shown >= _PLAIN_SECONDS
+        ):
             self._last_shown = self._clock()
             self._console.print(Text(plain_line(snapshot)))
+
+    def notify(self, notice: Notice) -> None:
+        """Print a line above the progress."""
+        if notice.is_warning or not self._quiet:
+            self._console.print(Text(flatten(f"millpond: {notice.text}")))
+
+    def _draw(self) -> Text:
+        if self._latest is None:
+            return Text()
+        snapshot, at = self._latest
+        snapshot = replace(snapshot, seconds=snapshot.seconds + self._clock() - at)
+        return status_line(snapshot, self._console.width, self._console.options.ascii_only)

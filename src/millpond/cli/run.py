@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 from millpond.cli.command import Command, check_file, choose_verdict, flatten, parse_count
@@ -61,6 +62,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"which tuples to keep under --memory: {', '.join(names)}; for lookup relations also {more}",
     )
+    parser.add_argument("--quiet", action="store_true", help="print only warnings and errors")
 
 
 def _run(arguments: argparse.Namespace) -> ExitCode:
@@ -69,17 +71,18 @@ def _run(arguments: argparse.Namespace) -> ExitCode:
         message = f"the file holds {len(verdicts)} queries, but a run takes one"
         raise MillpondError(message, remedy="choose it with --query K")
     verdict = choose_verdict(verdicts, arguments.query if arguments.query is not None else 1)
-    given = {
-        name: value for name, value in vars(arguments).items() if name not in ("command", "file", "query")
-    }
+    names = {field.name for field in fields(RunOptions)}
+    options = RunOptions(**{name: value for name, value in vars(arguments).items() if name in names})
 
     from millpond.cli.progress import ProgressDisplay, promise_lines, summary_line
     from millpond.spark.progress import Phase
     from millpond.spark.run import run
 
-    with ProgressDisplay(sys.stderr) as display:
-        ended = run(verdict, Path(arguments.file).resolve().parent, RunOptions(**given), display.show)
-    for line in [*promise_lines(ended), summary_line(ended, arguments.output)]:
+    with ProgressDisplay(sys.stderr, quiet=arguments.quiet) as display:
+        folder = Path(arguments.file).resolve().parent
+        ended = run(verdict, folder, options, display.show, display.notify)
+    summary = [] if arguments.quiet else [summary_line(ended, arguments.output)]
+    for line in [*promise_lines(ended), *summary]:
         print(flatten(line), file=sys.stderr)
     return ExitCode.INTERRUPTED if ended.phase is Phase.STOPPED else ExitCode.OK
 

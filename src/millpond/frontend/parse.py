@@ -19,7 +19,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
-from millpond.errors import SqlError, SqlNameError, one_line
+from millpond.errors import SqlError, SqlNameError, describe_os_error, one_line
 from millpond.frontend.aggregate_calls import name_aggregates
 from millpond.frontend.blocks import check_view, read_query
 from millpond.frontend.catalog import read_table
@@ -160,12 +160,14 @@ def read_text(path: str | PathLike[str]) -> str:
     except UnicodeDecodeError:
         raise SqlError("the file is not UTF-8 text", remedy="give a file with SQL text") from None
     except FileNotFoundError:
-        raise SqlError("there is no such file") from None
+        raise SqlError("there is no such file", remedy="correct the path") from None
     except IsADirectoryError:
-        raise SqlError("this is a directory", remedy="give a file with SQL text") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise SqlError(f"the file cannot be read: {one_line(reason)}") from None
+        pattern = one_line(str(Path(path) / "**" / "*.sql"), 200)
+        raise SqlError("this is a folder", remedy=f"give a file with SQL text, or '{pattern}'") from None
+    except OSError as error:
+        raise SqlError(f"the file cannot be read: {describe_os_error(error)}") from None
+    except ValueError as error:  # a path with a null character
+        raise SqlError(f"the file cannot be read: {one_line(str(error))}") from None
 
 
 def _declare(statement: Statement, tables: dict[str, Table | NamedQuery]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millpond.errors import MillpondError
+from millpond.errors import MillpondError, describe_os_error
 from millpond.policies.registry import Use, policy_info, policy_names
 
 if TYPE_CHECKING:  # slow to import, and every command imports this module for its arguments
@@ -120,7 +120,7 @@ def _make_directory(path: str) -> Path:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise MillpondError(f"cannot create the directory {path}: {error.strerror}") from None
+        raise MillpondError(f"cannot create the folder {path}: {describe_os_error(error)}") from None
     return directory
 
 

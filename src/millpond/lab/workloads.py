@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from millpond.errors import MillpondError
+from millpond.errors import MillpondError, describe_os_error
 from millpond.models.array_types import Ints, integers
 from millpond.models.chains import AutoRegressive, Walk
 from millpond.models.lifetime import alpha_for
@@ -107,7 +107,7 @@ def read_keys(path: Path) -> Ints:
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise MillpondError(
-            f"cannot read the trace {path}: {error}",
+            f"cannot read the trace {path}: {_describe(error)}",
             remedy="give one key per line, as text or .gz",
         ) from None
     lines = [line.strip() for line in text.splitlines()]
@@ -120,6 +120,12 @@ def read_keys(path: Path) -> Ints:
         return integers([int(line) for line in lines])
     except (ValueError, OverflowError):
         return integers(np.unique(np.array(lines), return_inverse=True)[1])
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno is not None:
+        return describe_os_error(error)
+    return "it is damaged" if isinstance(error, EOFError | OSError) else "it is not UTF-8 text"
 
 
 def _parse_temperatures(path: Path, rows: list[str]) -> Ints:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 from uuid import uuid4
 
 from millpond.errors import MillpondError
@@ -23,9 +23,18 @@ from millpond.spark.sink import REJECTED_FOLDER
 # The format of the notes and of the state; incremented when an older checkpoint can no longer be read.
 FORMAT = 2
 CHECKPOINT_NOTE = "_millpond.json"
+STATE_NOTE = "_state.json"
 OUTPUT_NOTE = "_millpond"  # not *.json, because the rows are in such files
 _VISIBLE = "[^_.]*"
 _START_AGAIN = "to start again from the beginning of the input, give a new --checkpoint and a new --output"
+
+
+class ReadableFiles(Protocol):
+    """A file system whose files can be read: Hadoop's, or that of this machine."""
+
+    def read(self, path: str) -> str | None: ...
+
+    def list_names(self, folder: str, pattern: str = "*") -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -36,16 +45,49 @@ class EarlierRun:
     partitions: int
 
 
+@dataclass(frozen=True)
+class KeptState:
+    """The size of the state after a batch: entries, bytes, and rows that wait for the watermark."""
+
+    batch: int
+    entries: int
+    bytes: int
+    waiting: int
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """Where a run continues: after the last finished batch (None: before the first), with which state."""
+
+    batch: int | None
+    kept: KeptState | None
+
+    def __str__(self) -> str:
+        if self.batch is None:
+            return "resuming a run that has finished no batch"
+        if self.kept is None:
+            return f"resuming after batch {self.batch}"
+        entries = f"{self.kept.entries:,} {'entry' if self.kept.entries == 1 else 'entries'}"
+        if self.kept.batch == self.batch:
+            return f"resuming after batch {self.batch} with {entries}"
+        return f"resuming after batch {self.batch}; there were {entries} after batch {self.kept.batch}"
+
+
 class Folders:
     """The checkpoint and the output folder of one run."""
 
-    def __init__(self, files: Files, checkpoint: str, output: str) -> None:
+    def __init__(self, files: ReadableFiles, checkpoint: str, output: str) -> None:
         self._files = files
         self._checkpoint = checkpoint
         self._output = output
 
-    def check(self, query: Query, updates: bool = False) -> EarlierRun | None:
-        """The run to continue, or None for a new run; MillpondError if the folders are of another query."""
+    def check(
+        self, query: Query, updates: bool = False, format: str = "json", is_settled: bool = True
+    ) -> EarlierRun | None:
+        """The run to continue, or None for a new run; MillpondError if the folders are of another query.
+
+        Before Spark has settled the types of a query, some changes of it cannot be found.
+        """
         text = self._files.read(f"{self._checkpoint}/{CHECKPOINT_NOTE}")
         if text is None:
             if self._files.list_names(self._checkpoint):
@@ -53,7 +95,7 @@ class Folders:
             self._check_output(None)
             return None
         note = self._parse_note(text)
-        if change := _describe_change(note, _describe(query)):
+        if change := _describe_change(note, _describe(query), is_settled):
             raise MillpondError(
                 f"the checkpoint {self._checkpoint} is of another query: {change}", remedy=_START_AGAIN
             )
@@ -63,23 +105,45 @@ class Folders:
                 remedy=f"{'drop' if updates else 'give'} --updates; {_START_AGAIN}",
             )
         self._check_output(note["run"])
+        self._check_format(format)
         return EarlierRun(note["run"], note["partitions"])
 
     def claim(
-        self, query: Query, partitions: int, continued: EarlierRun | None, updates: bool = False
+        self,
+        files: Files,
+        query: Query,
+        partitions: int,
+        continued: EarlierRun | None,
+        updates: bool = False,
+        unsettled: Query | None = None,
     ) -> None:
-        """Write the notes into both folders."""
+        """Write the notes into both folders; ``unsettled`` is the query before Spark settled its types."""
         run = continued.run if continued else uuid4().hex
-        self._files.make_folder(self._output)
+        files.make_folder(self._output)
         if continued is None:
             note = {"format": FORMAT, "run": run, "partitions": partitions, **_describe(query)}
+            note |= {"unsettled": _digest(unsettled or query)}
             note |= {"updates": True} if updates else {}
-            self._files.create(f"{self._checkpoint}/{CHECKPOINT_NOTE}", json.dumps(note, indent=2) + "\n")
+            files.create(f"{self._checkpoint}/{CHECKPOINT_NOTE}", json.dumps(note, indent=2) + "\n")
         if self._read_owner() != run:
-            self._files.delete(f"{self._output}/{OUTPUT_NOTE}")
-            self._files.create(
-                f"{self._output}/{OUTPUT_NOTE}", json.dumps({"format": FORMAT, "run": run}) + "\n"
-            )
+            files.delete(f"{self._output}/{OUTPUT_NOTE}")
+            files.create(f"{self._output}/{OUTPUT_NOTE}", json.dumps({"format": FORMAT, "run": run}) + "\n")
+
+    def find_resumption(self) -> Resumption:
+        """Where the run of the checkpoint continues."""
+        names = self._files.list_names(f"{self._checkpoint}/commits", "[0-9]*")
+        batch = max((int(name) for name in names if name.isdecimal()), default=None)
+        text = self._files.read(f"{self._checkpoint}/{STATE_NOTE}")
+        try:
+            kept = KeptState(**json.loads(text)) if text is not None else None
+        except (ValueError, TypeError):
+            kept = None
+        return Resumption(batch, kept)
+
+    def save_state(self, files: Files, kept: KeptState) -> None:
+        """Write the size of the state for the run that continues."""
+        files.delete(f"{self._checkpoint}/{STATE_NOTE}")
+        files.create(f"{self._checkpoint}/{STATE_NOTE}", json.dumps(asdict(kept)) + "\n")
 
     def _parse_note(self, text: str) -> dict[str, Any]:
         try:
@@ -125,6 +189,16 @@ class Folders:
             remedy=f"to continue that run, give its --checkpoint; {_START_AGAIN}",
         )
 
+    def _check_format(self, format: str) -> None:
+        """Refuse to write files of another format beside those of the run to continue."""
+        for name in self._files.list_names(self._output, "part-*")[:1]:
+            before = name.split(".")[1]
+            if before != format:
+                raise MillpondError(
+                    f"{self._output} holds files in the format {before}",
+                    remedy=f"continue with --format {before}; {_START_AGAIN}",
+                )
+
 
 # --- the description of a query ------------------------------------------------------------------------
 
@@ -149,7 +223,7 @@ def _digest(value: object) -> str:
     return hashlib.sha256(canonical_text(value).encode()).hexdigest()
 
 
-def _describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
+def _describe_change(old: Mapping[str, Any], new: Mapping[str, Any], is_settled: bool) -> str | None:
     """What has changed between two descriptions, in a few words; None if nothing has."""
     for name, table in new["tables"].items():
         if name not in old["tables"]:
@@ -162,4 +236,8 @@ def _describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | No
         if before != table:
             settings = (f"{key} {before.get(key)}" for key in ("kind", "time", "watermark"))
             return f"{name} was declared with {', '.join(settings)}"
-    return f"it was {old.get('text')}" if old["query"] != new["query"] else None
+    if is_settled:
+        is_changed = old["query"] != new["query"]
+    else:  # another version of Millpond may give other types to the expressions of the same text
+        is_changed = old.get("unsettled", new["query"]) != new["query"] and old.get("text") != new["text"]
+    return f"it was {old.get('text')}" if is_changed else None

@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from millpond.engines.timed.rates import StreamRate
-from millpond.errors import MillpondError
+from millpond.errors import MillpondError, describe_os_error
 from millpond.runtime.row_kinds import BatchMeasure
+from millpond.spark.checkpoint import KeptState
 from millpond.spark.progress import CardinalityReport, Phase, RateReport, Snapshot
 from millpond.spark.sink import WrittenBatch
 
@@ -64,7 +65,8 @@ class Tally:
 
     ``scans`` says how often the query scans each of its sources,
     ``declared`` are the declared rates of streams, ``windows`` the seconds for which their rows are kept, and
-    ``promised`` the declared cardinalities of columns.
+    ``promised`` the declared cardinalities of columns.  ``kept`` is the state after the last batch, which an
+    earlier run may have processed.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Tally:
         windows: Mapping[str, float] | None = None,
         promised: Mapping[tuple[str, str], int] | None = None,
     ) -> None:
+        self.kept: KeptState | None = None
         self._bound = bound
         self._promised = promised or {}
         self._cardinalities: tuple[CardinalityReport, ...] = ()
@@ -88,6 +91,10 @@ class Tally:
         self._recent: deque[BatchMetrics] = deque(maxlen=_RECENT)
         self._totals = {"batches": 0, "input_rows": 0, "output_rows": 0, "rejected_rows": 0}
         self._measures: dict[str, int] = dict.fromkeys(BatchMeasure, 0)
+
+    def start(self, now: float) -> None:
+        """Spark starts the query: only from now on it can wait for rows."""
+        self._ended = now
 
     def add(self, written: WrittenBatch, progress: StreamingQueryProgress, now: float) -> BatchMetrics:
         """Add a batch, from the counts of the sink and the progress that Spark reports.
@@ -144,6 +151,7 @@ class Tally:
             rows_per_second=round(rows / seconds, 1) if seconds else 0.0,
         )
         self._recent.append(batch)
+        self.kept = KeptState(batch.batch, batch.state_entries, batch.state_bytes, batch.waiting_rows)
         self._ended = now
         self._totals["batches"] += 1
         self._totals["input_rows"] += rows
@@ -156,18 +164,21 @@ class Tally:
             stream, rate.average, rate.peak, self._declared.get(stream), self._windows.get(stream)
         )
 
-    def snapshot(self, phase: Phase, now: float) -> Snapshot:
+    def snapshot(self, phase: Phase, now: float, waiting_for: str = "") -> Snapshot:
         last = self._recent[-1] if self._recent else None
         seconds = sum(each.seconds for each in self._recent)
         rate = sum(each.input_rows for each in self._recent) / seconds if seconds else 0.0
         if phase is Phase.WAITING and now - self._ended < _IDLE:
             phase = Phase.RUNNING
+        if phase is Phase.RUNNING and last is None:
+            phase = Phase.FIRST_BATCH
         return Snapshot(
             phase,
+            waiting_for if phase is Phase.FIRST_BATCH else "",
             **self._totals,
-            state_entries=last.state_entries if last else 0,
+            state_entries=self.kept.entries if self.kept else 0,
             state_bound=self._bound,
-            waiting_rows=self._waiting,
+            waiting_rows=self.kept.waiting if self.kept else 0,
             shed_rows=self._measures[BatchMeasure.SHED],
             missed_rows=self._measures[BatchMeasure.MISSED],
             missed_error=sqrt(self._measures[BatchMeasure.MISSED_VARIANCE]),
@@ -226,7 +237,9 @@ def open_metrics(path: str | None) -> Iterator[MetricsFile | None]:
         torn = _ends_within_a_line(path)
         stream = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed below)
     except OSError as error:
-        raise MillpondError(f"the metrics file {path} cannot be written: {error.strerror}") from None
+        raise MillpondError(
+            f"the metrics file {path} cannot be written: {describe_os_error(error)}"
+        ) from None
     with stream:
         if torn:
             stream.write("\n")

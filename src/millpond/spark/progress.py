@@ -13,11 +13,21 @@ class Phase(Enum):
     """What a run is doing, in the words of the progress line."""
 
     STARTING = "starting Spark"
+    PLANNING = "planning the query"
+    FIRST_BATCH = "first batch"
     RUNNING = "running"
     WAITING = "waiting for rows"
     STOPPING = "stopping after this batch"
     DONE = "done"
     STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something to tell the user once: that a run resumes or, as a warning, a likely mistake."""
+
+    text: str
+    is_warning: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,9 +68,13 @@ class CardinalityReport:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The totals of a run so far.  ``state_bound`` is the bound on ``state_entries``, None without one."""
+    """The totals of a run so far.  ``state_bound`` is the bound on ``state_entries``, None without one.
+
+    ``waiting_for`` is what the first batch waits for.
+    """
 
     phase: Phase
+    waiting_for: str = ""
     batches: int = 0
     input_rows: int = 0
     output_rows: int = 0

@@ -22,10 +22,11 @@ from millpond.analysis.verdict import Verdict
 from millpond.engines.lookup.declaration import find_lookup_tables
 from millpond.errors import MillpondError, RunError, one_line
 from millpond.query.durations import parse_rate
+from millpond.query.model import Query
 from millpond.spark.admission import Allowance, admit
 from millpond.spark.answer import AnswerFrame, finish_rows
 from millpond.spark.blocks import make_job
-from millpond.spark.checkpoint import Folders
+from millpond.spark.checkpoint import Folders, Resumption
 from millpond.spark.connectors import find_packages
 from millpond.spark.end_of_input import EndOfInput
 from millpond.spark.engines import choose_engine
@@ -36,15 +37,17 @@ from millpond.spark.jvm import begin_launch
 from millpond.spark.late_rows import count_dropped_groups
 from millpond.spark.metrics import MetricsFile, Tally, count_scans, open_metrics
 from millpond.spark.options import RunOptions
-from millpond.spark.progress import Phase, Snapshot
+from millpond.spark.preflight import check_before_start
+from millpond.spark.progress import Notice, Phase, Snapshot
 from millpond.spark.rejected import REJECTED_ROWS_FOUND, collect_rejected
-from millpond.spark.session import open_session, set_partitions
+from millpond.spark.session import check_master, open_session, set_partitions
 from millpond.spark.sink import Sink
 from millpond.spark.sources.derived_types import settle_types
 from millpond.spark.sources.open import open_source
 from millpond.spark.stop import Stop, run_interruptibly
 
 _POLL = 0.2  # seconds between two looks at a running query
+_SAVING = 10.0  # seconds between two notes of the size of the state
 _SPARK_ERRORS = (Py4JError, PySparkException, OSError)
 
 
@@ -53,29 +56,38 @@ def run(
     folder: Path,
     options: RunOptions,
     report: Callable[[Snapshot], None] = lambda snapshot: None,
+    notify: Callable[[Notice], None] = lambda notice: None,
 ) -> Snapshot:
     """Run a query; return its final totals, with the phase DONE or STOPPED.
 
-    Relative paths in the declarations are relative to ``folder``.  ``report`` is called a few times a second.
-    Raises RunError if the run fails, another MillpondError if it cannot start, and KeyboardInterrupt if the
-    user does not wait for the current batch.
+    Relative paths in the declarations are relative to ``folder``.  ``report`` is called a few times a second,
+    ``notify`` with what the user should know.  Raises RunError if the run fails, another MillpondError if it
+    cannot start, and KeyboardInterrupt if the user does not wait for the current batch.
     """
     began = time.monotonic()
     if options.policy is not None and options.memory is None and not find_lookup_tables(verdict.query):
         raise MillpondError("--policy has no effect without a budget", remedy="give --memory N too")
     allowance = admit(verdict, options.memory, options.policy, folder)
     bound = verdict.state.entries if allowance.budget is None else allowance.budget.memory
+    if options.master is not None:
+        check_master(options.master)
+    for hint in check_before_start(verdict.query, folder, options):
+        notify(Notice(hint, is_warning=True))
 
     packages = find_packages(verdict.query.declared_tables.values())
     begin_launch(options.master, packages)
 
     def work(stop: Stop) -> Snapshot:
-        report(Snapshot(Phase.STARTING, state_bound=bound))
+        report(Snapshot(Phase.STARTING, state_bound=bound, seconds=time.monotonic() - began))
         try:
             with open_session(options.master, packages) as spark:
+                report(Snapshot(Phase.PLANNING, state_bound=bound, seconds=time.monotonic() - began))
                 settled, allowed = _settle_types(spark, verdict, allowance, folder, options)
-                prepared = _prepare(spark, settled, allowed, folder, options)
+                prepared = _prepare(spark, settled, allowed, folder, options, verdict.query)
                 tally = Tally(bound, prepared.count_scans(), began, *_find_promises(settled))
+                if prepared.resumption is not None:
+                    notify(Notice(str(prepared.resumption)))
+                    tally.kept = prepared.resumption.kept
                 watcher = _Watcher(prepared, tally, log, stop)
                 ended = watcher.run_to_end(options.once, report)
                 end = prepared.end_of_input
@@ -115,8 +127,11 @@ class PreparedRun:
     engine: Engine
     answer: AnswerFrame
     sink: Sink
+    folders: Folders
+    files: Files
     checkpoint: str
     end_of_input: EndOfInput | None
+    resumption: Resumption | None
 
     def count_scans(self) -> list[int]:
         """How often each source is scanned; the end-of-input stream, which comes last, counts as 0."""
@@ -157,15 +172,23 @@ def _settle_types(
 
 
 def _prepare(
-    spark: SparkSession, verdict: Verdict, allowance: Allowance, folder: Path, options: RunOptions
+    spark: SparkSession,
+    verdict: Verdict,
+    allowance: Allowance,
+    folder: Path,
+    options: RunOptions,
+    unsettled: Query,
 ) -> PreparedRun:
-    """Do everything up to the start.  The folders are checked first and claimed last."""
+    """Do everything up to the start.  The folders are checked first and claimed last.
+
+    ``unsettled`` is the query before Spark settled its types.
+    """
     files, query = Files(spark), verdict.query
     output = files.resolve(options.output)
     checkpoint = files.resolve(options.checkpoint) if options.checkpoint else f"{output}/_checkpoint"
     sink = Sink(files, output, options.format, checkpoint, query.order_by)
     folders = Folders(files, checkpoint, output)
-    continued = folders.check(query, options.updates)
+    continued = folders.check(query, options.updates, options.format)
     job = Job(spark, verdict, allowance, {}, updates=options.updates, rejected=RejectedRows.FAIL)
     job = make_job(job, lambda table, part: open_source(spark, table, folder, options.strict, part))
     engine = choose_engine(job)
@@ -173,9 +196,6 @@ def _prepare(
     end = EndOfInput(files, checkpoint, query) if holds_rows_back else None
     if end is not None:
         job = job.with_end_of_input(end.open(spark))
-    if query.windows and options.format == "csv":
-        message = f"CSV has no format for the column {query.windows[0][1]}, which has two fields"
-        raise MillpondError(message, remedy="select its start and its end, or choose another format")
     answer = finish_rows(spark, engine.build(job), query)
     if options.format == "csv":
         _refuse_nested(answer)
@@ -183,12 +203,13 @@ def _prepare(
     if continued is not None:  # Spark cannot repartition the state
         partitions = continued.partitions
     set_partitions(spark, partitions)
-    folders.claim(query, partitions, continued, options.updates)
+    folders.claim(files, query, partitions, continued, options.updates, unsettled)
     if continued is None:
         for name, source in job.every_source.items():
             if not query.declared_tables[name].streaming and source.rejects:
                 sink.write_rejected_relation(name, collect_rejected(source))
-    return PreparedRun(job, engine, answer, sink, checkpoint, end)
+    resumption = folders.find_resumption() if continued is not None else None
+    return PreparedRun(job, engine, answer, sink, folders, files, checkpoint, end, resumption)
 
 
 def _refuse_nested(answer: AnswerFrame) -> None:
@@ -216,6 +237,7 @@ class _Watcher:
         self._tally = tally
         self._log = log
         self._stop = stop
+        self._saved_at = -_SAVING
 
     def run_to_end(self, once: bool, report: Callable[[Snapshot], None]) -> Snapshot:
         """Run the query; if it fails because of rejected rows, repeat the batch and emit them."""
@@ -229,6 +251,7 @@ class _Watcher:
     def _run(self, once: bool, report: Callable[[Snapshot], None]) -> Snapshot:
         self._stop.patient = True
         query = self._prepared.start(once)
+        self._tally.start(time.monotonic())
         try:
             while not query.awaitTermination(_POLL):  # type: ignore[arg-type]  # fractions of a second are fine
                 if self._stop.urgent:
@@ -238,7 +261,8 @@ class _Watcher:
                     query
                 )  # first: if the query is waiting, all its batches are recorded below
                 self._record_batches(query)
-                report(self._tally.snapshot(phase, time.monotonic()))
+                waiting_for = _describe_wait(query.status["message"], self._prepared.answer.stateful)
+                report(self._tally.snapshot(phase, time.monotonic(), waiting_for))
                 if self._stop.requested:
                     self._stop_after_batch(query)
             if (failure := query.exception()) is not None:  # it failed while its end was awaited
@@ -251,6 +275,7 @@ class _Watcher:
                     raise _RejectedRowsFoundError from None
                 raise RunError(cause) from None
         self._record_batches(query)
+        self._save_state()
         phase = Phase.STOPPED if self._stop.requested else Phase.DONE
         return self._tally.snapshot(phase, time.monotonic())
 
@@ -282,3 +307,20 @@ class _Watcher:
                 batch = self._tally.add(written, progress, time.monotonic())
                 if self._log is not None:
                     self._log.write(batch)
+        if time.monotonic() - self._saved_at >= _SAVING:
+            self._save_state()
+
+    def _save_state(self) -> None:
+        """Save the size of the state, which a run that continues reports."""
+        if self._tally.kept is not None:
+            self._prepared.folders.save_state(self._prepared.files, self._tally.kept)
+            self._saved_at = time.monotonic()
+
+
+def _describe_wait(message: str, has_state: bool) -> str:
+    """What the first batch waits for, from Spark's description of what it does."""
+    if message.startswith("Initializing"):
+        return "opening the sources"
+    if message.startswith(("Getting offsets", "Waiting for")):
+        return "looking for input"
+    return "waiting for Python workers" if has_state else "waiting for rows"

@@ -115,7 +115,7 @@ def _is_not_from_spark(record: logging.LogRecord) -> bool:
 
 def _start_spark(master: str | None, packages: str | None) -> SparkSession:
     if master is not None:
-        _check_master(master)
+        check_master(master)
     if SparkContext._gateway is None:
         launch_jvm(master, packages)
     conf = SparkConf()  # contains what spark-submit has read from spark-defaults.conf and the environment
@@ -156,7 +156,7 @@ def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 # --- clusters ----------------------------------------------------------------------------------------
 
 
-def _check_master(master: str) -> None:
+def check_master(master: str) -> None:
     """Refuse a malformed URL, and a standalone master that does not answer (Spark would wait a minute)."""
     if not _MASTER.fullmatch(master):
         forms = "local[N], spark://HOST:PORT, k8s://HOST:PORT or yarn"

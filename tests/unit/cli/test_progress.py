@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from millpond.cli.progress import ProgressDisplay, plain_line, promise_lines, status_line, summary_line
-from millpond.spark.progress import CardinalityReport, Phase, RateReport, Snapshot
+from millpond.spark.progress import CardinalityReport, Notice, Phase, RateReport, Snapshot
 
 BUSY = Snapshot(
     Phase.RUNNING,
@@ -23,6 +23,7 @@ BUSY = Snapshot(
     batch_seconds=1.34,
     seconds=75.2,
 )
+FIRST = Snapshot(Phase.FIRST_BATCH, "waiting for Python workers", seconds=12.4)
 CALM = replace(BUSY, rejected_rows=0, phase=Phase.WAITING, rows_per_second=0.0)
 
 
@@ -44,7 +45,9 @@ def test_the_least_important_parts_are_left_out_first(width: int, line: str) -> 
     assert status_line(BUSY, width).plain == line
 
 
-@pytest.mark.parametrize("snapshot", [BUSY, CALM, Snapshot(Phase.STARTING)], ids=lambda s: s.phase.name)
+@pytest.mark.parametrize(
+    "snapshot", [BUSY, CALM, FIRST, Snapshot(Phase.STARTING)], ids=lambda s: s.phase.name
+)
 def test_the_line_fits_every_width(snapshot: Snapshot) -> None:
     assert [width for width in range(1, 130) if status_line(snapshot, width).cell_len > width] == []
 
@@ -86,6 +89,8 @@ def test_a_terminal_without_block_characters_gets_ascii() -> None:
 
 def test_plain_lines() -> None:
     assert plain_line(Snapshot(Phase.STARTING)) == "millpond: starting Spark"
+    assert plain_line(Snapshot(Phase.PLANNING, seconds=71.2)) == "millpond: planning the query (1 min 11 s)"
+    assert plain_line(FIRST) == "millpond: first batch: waiting for Python workers (12 s)"
     assert plain_line(BUSY) == (
         "millpond: running: 12 batches, 34,512,345 rows in (1,234,568 rows/s), 1,203 out, 3 rejected, "
         "31 of at most 48 entries kept, last batch 1.3 s"
@@ -142,6 +147,28 @@ def test_a_terminal_gets_one_line_that_is_redrawn_and_cleared(monkeypatch: pytes
     assert list(dict.fromkeys(re.findall(r"batch (\d+) took", out))) == ["0", "1", "2"]
     assert out.rindex("\x1b[2K") > out.rindex("took")  # erased at the end
     assert out.rindex("\x1b[?25h") > out.rindex("\x1b[?25l")  # and the cursor is back
+
+
+def test_the_time_goes_on_between_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    now = [0.0]
+    stream = Terminal()
+    with ProgressDisplay(stream, lambda: now[0]) as display:
+        display.show(FIRST)
+        now[0] = 7.1
+        display.notify(Notice("resuming after batch 41 with 400 entries"))
+    out = stream.getvalue()
+    assert "waiting for Python workers" in out and "12 s" in out and "19 s" in out
+    assert "millpond: resuming after batch 41 with 400 entries\n" in out
+
+
+def test_a_quiet_display_shows_only_warnings() -> None:
+    stream = io.StringIO()
+    with ProgressDisplay(stream, quiet=True) as display:
+        display.show(BUSY)
+        display.notify(Notice("resuming"))
+        display.notify(Notice("look at this", is_warning=True))
+    assert stream.getvalue() == "millpond: look at this\n"
 
 
 @pytest.mark.parametrize("kind", ["dumb", "unknown"])
