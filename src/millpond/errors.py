@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
+from numbers import Integral
 
 
 @dataclass(frozen=True, order=True)
@@ -45,6 +48,10 @@ class SqlTypeError(SqlError):
     """A value has the wrong type, or values of different types are combined."""
 
 
+class UsageError(MillpondError, TypeError):
+    """An argument of a function has the wrong type."""
+
+
 class NotUnboundedError(MillpondError):
     """A witness was requested for a query that is not unbounded."""
 
@@ -63,6 +70,39 @@ class NotBoundedError(MillpondError):
 
 class RunError(MillpondError):
     """A run failed because of Spark, the data or the machine."""
+
+
+def reword(error: MillpondError, words: Mapping[str, str]) -> MillpondError:
+    """The same error in other words.
+
+    >>> print(reword(MillpondError("too large", remedy="give --memory N"), {"--memory N": "memory=N"}))
+    too large; give memory=N
+    """
+    changed = copy(error)
+    for old, new in words.items():
+        changed.message = changed.message.replace(old, new)
+        changed.remedy = changed.remedy.replace(old, new) if changed.remedy is not None else None
+        changed.args = (str(changed.args[0]).replace(old, new),)
+        if isinstance(changed, NotBoundedError):
+            changed.explanation = changed.explanation.replace(old, new)
+    return changed
+
+
+def require(is_right: bool, name: str, expected: str, given: object) -> None:
+    """Raise UsageError unless the argument ``name`` has the expected type.
+
+    >>> require(False, "memory", "a whole number", "x")
+    Traceback (most recent call last):
+    millpond.errors.UsageError: memory must be a whole number, not 'x'
+    """
+    if not is_right:
+        shown = one_line(repr(given), 40) if isinstance(given, str | int | float | None) else ""
+        raise UsageError(f"{name} must be {expected}, not {shown or type(given).__name__}")
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 _OS_REASONS = {

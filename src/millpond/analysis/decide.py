@@ -39,7 +39,7 @@ from millpond.analysis.violations import Failure
 from millpond.analysis.witness.model import WitnessTemplate
 from millpond.analysis.witness.search import SearchBudget, find_witness
 from millpond.analysis.witness.source import WitnessSource, find_having_constants
-from millpond.errors import WitnessSizeError
+from millpond.errors import WitnessSizeError, require
 from millpond.frontend.parse import parse
 from millpond.plan.classes import NoPlanError
 from millpond.plan.needs import SelectNeeds, TimedPlan
@@ -81,6 +81,7 @@ def check(text: str) -> Verdict | list[Verdict]:
     >>> check(catalog + "SELECT A FROM S, T WHERE B < D AND A = 10").outcome
     'unbounded'
     """
+    require(isinstance(text, str), "text", "SQL text", text)
     verdicts = [decide(query) for query in parse(text)]
     return verdicts[0] if len(verdicts) == 1 else verdicts
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from millpond.errors import NotUnboundedError, WitnessSizeError
+from millpond.errors import NotUnboundedError, WitnessSizeError, is_whole, require
 from millpond.plan.state import State
 from millpond.query.model import Query
 
@@ -102,6 +102,7 @@ class Verdict:
         """The verdict as text: a headline, then indented lines, none longer than ``width``."""
         from millpond.analysis.explain import explain
 
+        require(is_whole(width), "width", "a whole number", width)
         return explain(self, width)
 
     def witness(self, n: int) -> dict[str, Any]:
@@ -112,6 +113,7 @@ class Verdict:
         """
         from millpond.analysis.witness.search import build_witness
 
+        require(is_whole(n), "n", "a whole number", n)
         if self.template is not None:
             from millpond.analysis.witness.templates import build_from_template
 

@@ -55,7 +55,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--catalog",
         metavar="FILE",
-        help="CREATE statements of tables that all files share, e.g. models of dbt",
+        help="CREATE statements that all files share, such as the streams of dbt's models",
     )
     parser.add_argument("--quiet", action="store_true", help="print only what fails")
 

@@ -202,6 +202,7 @@ class ProgressDisplay:
         self._clock = clock
         self._quiet = quiet
         self._last_shown: float | None = None
+        self._last_line = ""
         self._latest: tuple[Snapshot, float] | None = None
         self._live: Live | None = None
         if self._console.is_terminal and os.environ.get("TERM") not in ("dumb", "unknown") and not quiet:
@@ -230,7 +231,9 @@ class ProgressDisplay:
             self._last_shown is None or self._clock() - self._last_shown >= _PLAIN_SECONDS
         ):
             self._last_shown = self._clock()
-            self._console.print(Text(plain_line(snapshot)))
+            if (line := plain_line(snapshot)) != self._last_line:  # a run that waits has nothing new
+                self._console.print(Text(line))
+            self._last_line = line
 
     def notify(self, notice: Notice) -> None:
         """Print a line above the progress."""

@@ -75,12 +75,11 @@ def admit(
     lookups = plan_lookups(verdict.query, memory, policy if isinstance(policy, str) else None, folder)
     if lookups.tables:
         return Allowance(lookups=lookups)
+    choice = policy if isinstance(policy, PolicyChoice) else PolicyChoice(policy or "auto")
     # A window is bounded, but may hold more rows than there is memory for.
     if memory is None or (verdict.outcome == BOUNDED and not verdict.state.windows):
         return Allowance()
-    return Allowance(
-        Budget(memory, policy if isinstance(policy, PolicyChoice) else PolicyChoice(policy or "auto"))
-    )
+    return Allowance(Budget(memory, choice))
 
 
 def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -> None:

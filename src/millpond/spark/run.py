@@ -66,7 +66,7 @@ def run(
     """
     began = time.monotonic()
     if options.policy is not None and options.memory is None and not find_lookup_tables(verdict.query):
-        raise MillpondError("--policy has no effect without a budget", remedy="give --memory N too")
+        raise MillpondError("--policy has no effect without a budget", remedy="give --memory N, too")
     allowance = admit(verdict, options.memory, options.policy, folder)
     bound = verdict.state.entries if allowance.budget is None else allowance.budget.memory
     if options.master is not None:

@@ -137,7 +137,7 @@ def _start_spark(master: str | None, packages: str | None) -> SparkSession:
     if is_local:
         Thread(target=_warm_up, args=(spark,), name="millpond-warm-up", daemon=True).start()
     else:
-        _ship_package(spark.sparkContext)
+        ship_package(spark.sparkContext)
     return spark
 
 
@@ -178,7 +178,7 @@ def check_master(master: str) -> None:
     )
 
 
-def _ship_package(context: SparkContext) -> None:
+def ship_package(context: SparkContext) -> None:
     """Send this package to the executors, so that they need not have it installed."""
     package = Path(__file__).parents[1]
     archive = Path(context._temp_dir or ".") / "millpond.zip"

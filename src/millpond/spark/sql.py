@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructTy
 from millpond.analysis.decide import decide
 from millpond.engines.lookup.database import read_columns
 from millpond.engines.lookup.declaration import FORMAT, read_declaration
-from millpond.errors import SqlNameError
+from millpond.errors import MillpondError, NotBoundedError, SqlNameError, is_whole, require, reword
 from millpond.frontend.parse import find_table_names, parse_query
 from millpond.policies.registry import PolicyChoice
 from millpond.query.model import Column as TableColumn
@@ -23,6 +23,7 @@ from millpond.runtime.sql import Dialect
 from millpond.spark.admission import admit
 from millpond.spark.answer import OBSERVED, WATERMARK_DELAY, finish_rows, quoted
 from millpond.spark.blocks import make_job
+from millpond.spark.caller_session import check_session, configure_session
 from millpond.spark.engines import choose_engine
 from millpond.spark.job import Job
 from millpond.spark.sources.derived import add_derived_columns
@@ -34,6 +35,13 @@ _OBSERVED_MEASURES = {
     BatchMeasure.SHED: "shed_rows",
     BatchMeasure.MISSED: "missed_rows",
     BatchMeasure.MISSED_VARIANCE: "missed_variance",
+}
+# How the options of the command line are given in Python.
+_PYTHON_WORDS = {
+    "--memory N": "memory=N",
+    "--memory": "memory=N",
+    "--policy": "policy",
+    "--updates": "updates=True",
 }
 # Registered lookup relations, by session and name in lower case.
 _lookups: dict[tuple[str, str], Table] = {}
@@ -56,6 +64,25 @@ def answer_query(
     A query that is not bounded needs a budget: it keeps at most ``memory`` tuples, those with the highest
     scores under ``policy``.  Its rows are correct, but some may be missing.
     """
+    require(isinstance(query, str), "query", "SQL text", query)
+    require(memory is None or is_whole(memory), "memory", "a whole number", memory)
+    require(
+        policy is None or isinstance(policy, str | PolicyChoice), "policy", "the name of a policy", policy
+    )
+    require(isinstance(updates, bool), "updates", "True or False", updates)
+    try:
+        budget = int(memory) if memory is not None else None
+        return _answer(check_session(spark), query, budget, policy, updates)
+    except MillpondError as error:
+        reworded = reword(error, _PYTHON_WORDS)
+        if isinstance(reworded, NotBoundedError):
+            reworded.add_note(reworded.explanation)
+        raise reworded from None
+
+
+def _answer(
+    spark: SparkSession, query: str, memory: int | None, policy: str | PolicyChoice | None, updates: bool
+) -> DataFrame:
     views = _find_views(spark, query)
     tables = {
         name: view if isinstance(view, Table) else _describe_view(name, view) for name, view in views.items()
@@ -74,6 +101,7 @@ def answer_query(
     answer = finish_rows(spark, choose_engine(job).build(job), parsed)
     frame = answer.frame
     if answer.stateful:
+        configure_session(spark)
         note = F.when(F.col(KIND) == RowKind.STATE, F.col(NOTE))
         frame = frame.observe(
             OBSERVED,
@@ -111,6 +139,13 @@ def register_lookup(
     retries: int | None = None,
 ) -> None:
     """Register a table of a database as a lookup relation of this session."""
+    spark = check_session(spark)
+    texts = {"name": name, "url": url, "dbtable": dbtable, "policy": policy, "ttl": ttl, "timeout": timeout}
+    for key, text in texts.items():
+        is_optional = key in ("policy", "ttl", "timeout")
+        require(isinstance(text, str) or (is_optional and text is None), key, "a text", text)
+    for key, number in {"memory": memory, "retries": retries}.items():
+        require(number is None or is_whole(number), key, "a whole number", number)
     given = {"url": url, "dbtable": dbtable, "memory": memory, "policy": policy, "ttl": ttl}
     given |= {"timeout": timeout, "retries": retries}
     options = {key: str(value) for key, value in given.items() if value is not None}

@@ -155,10 +155,10 @@ def test_the_time_goes_on_between_snapshots(monkeypatch: pytest.MonkeyPatch) -> 
     stream = Terminal()
     with ProgressDisplay(stream, lambda: now[0]) as display:
         display.show(FIRST)
-        now[0] = 7.1
+        now[0] = 7.2
         display.notify(Notice("resuming after batch 41 with 400 entries"))
     out = stream.getvalue()
-    assert "waiting for Python workers" in out and "12 s" in out and "19 s" in out
+    assert "waiting for Python workers" in out and "12 s" in out and "20 s" in out
     assert "millpond: resuming after batch 41 with 400 entries\n" in out
 
 
