@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from millpond.analysis.verdict import Reason, Verdict
-    from millpond.errors import MillpondError, NotUnboundedError, SqlError, WitnessSizeError
+    from millpond.errors import (
+        MillpondError,
+        NotBoundedError,
+        NotUnboundedError,
+        RunError,
+        SqlError,
+        UsageError,
+        WitnessSizeError,
+    )
     from millpond.plan.state import Kept, KeptColumn, State
     from millpond.policies.registry import PolicyChoice
     from millpond.spark.watch import StateWarning, StateWatch
@@ -20,10 +28,14 @@ __all__ = [
     "Kept",
     "KeptColumn",
     "MillpondError",
+    "NotBoundedError",
     "NotUnboundedError",
+    "PolicyChoice",
     "Reason",
+    "RunError",
     "SqlError",
     "State",
+    "UsageError",
     "Verdict",
     "WitnessSizeError",
     "check",
@@ -39,10 +51,14 @@ _MODULES = {
     "Kept": "plan.state",
     "KeptColumn": "plan.state",
     "MillpondError": "errors",
+    "NotBoundedError": "errors",
     "NotUnboundedError": "errors",
+    "PolicyChoice": "policies.registry",
     "Reason": "analysis.verdict",
+    "RunError": "errors",
     "SqlError": "errors",
     "State": "plan.state",
+    "UsageError": "errors",
     "Verdict": "analysis.verdict",
     "WitnessSizeError": "errors",
 }

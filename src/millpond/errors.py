@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -78,7 +77,9 @@ def reword(error: MillpondError, words: Mapping[str, str]) -> MillpondError:
     >>> print(reword(MillpondError("too large", remedy="give --memory N"), {"--memory N": "memory=N"}))
     too large; give memory=N
     """
-    changed = copy(error)
+    changed = type(error).__new__(type(error))
+    changed.__dict__.update(error.__dict__)
+    changed.args = error.args
     for old, new in words.items():
         changed.message = changed.message.replace(old, new)
         changed.remedy = changed.remedy.replace(old, new) if changed.remedy is not None else None

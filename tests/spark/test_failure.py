@@ -28,6 +28,11 @@ ABORTED = (
     ("messages", "line"),
     [
         (["[USER_RAISED_EXCEPTION] S: row 5 is malformed SQLSTATE: P0001"], "S: row 5 is malformed"),
+        (["Job aborted", "/data/out/part-0 (Permission denied)"], "/data/out/part-0: permission denied"),
+        (["No space left on device"], "the disk is full"),
+        (["Mkdirs failed to create file:/a/b (exists=false)"], "/a/b: the folder cannot be created"),
+        (["Parent path is not a directory: file:/a"], "/a: it is a file, not a folder"),
+        (["S: 'No space left on device' is not INT"], "S: 'No space left on device' is not INT"),
         (
             ["[PATH_NOT_FOUND] Path does not exist: file:/data/S. SQLSTATE: 42K03"],
             "Path does not exist: file:/data/S",
@@ -46,8 +51,8 @@ ABORTED = (
             ],
             "The value '0x' of the type \"STRING\" cannot be cast to \"INT\" because it is malformed",
         ),
-        ([ABORTED], "No space left on device"),
-        ([ABORTED, "No space left on device"], "No space left on device"),
+        ([ABORTED], "the disk is full"),
+        ([ABORTED, "No space left on device"], "the disk is full"),
         (
             [TRACEBACK.format(raised="millpond.errors.RunError: the count does not fit BIGINT; use DECIMAL")],
             "the count does not fit BIGINT; use DECIMAL",

@@ -73,6 +73,19 @@ def headline(verdict: Verdict) -> str:
     return "undetermined: neither a bound nor a proof of growth was found"
 
 
+def list_notes(verdict: Verdict) -> list[str]:
+    """Sentences that qualify the verdict: what it assumes, and what is approximate or has no number."""
+    published = [f"{verdict.published}."] if verdict.published else []
+    if verdict.outcome != BOUNDED:
+        return [*(f"assumed: {each}." for each in verdict.assumptions), *published]
+    alone = "" if verdict.state.entries != 0 else "Each row is answered by itself and forgotten."
+    if alone and _is_never_true(verdict):
+        alone = "The condition can never be true, so there is never a result."
+    rates = " ".join(line.text for line in _rate_lines(verdict))
+    approximate = [line.text for line in _approximation_lines(verdict)]
+    return [note for note in (alone, rates, *approximate, *published) if note]
+
+
 def _detail_lines(verdict: Verdict) -> list[_Line]:
     published = [_Line("  ", f"{verdict.published}.", "  ")] if verdict.published else []
     if verdict.outcome == BOUNDED:
@@ -125,11 +138,8 @@ def _bounded_headline(verdict: Verdict) -> str:
     return f"bounded: at most {size}"
 
 
-def _render_kept_lines(verdict: Verdict) -> list[_Line]:
-    if verdict.state.entries == 0:
-        if _is_never_true(verdict):
-            return [_Line("  ", "The condition can never be true, so there is never a result.", "  ")]
-        return [_Line("  ", "Each row is answered by itself and forgotten.", "  ")]
+def list_kept(verdict: Verdict) -> list[tuple[str, str, str]]:
+    """What is kept: for each table the stream, the size and a description."""
     aliases: dict[str | None, set[str | None]] = {}
     for kept in verdict.state.streams:
         aliases.setdefault(kept.stream, set()).add(kept.alias)
@@ -138,10 +148,18 @@ def _render_kept_lines(verdict: Verdict) -> list[_Line]:
         line = (_render_kept_name(kept, aliases), _render_kept_text(kept))
         known = sizes.get(line, 0)
         sizes[line] = None if kept.entries is None or known is None else known + kept.entries
-    rows = [
+    return [
         (name, "finite" if n is None else _plural(n, "entry", "entries"), text)
         for (name, text), n in sizes.items()
     ]
+
+
+def _render_kept_lines(verdict: Verdict) -> list[_Line]:
+    if verdict.state.entries == 0:
+        if _is_never_true(verdict):
+            return [_Line("  ", "The condition can never be true, so there is never a result.", "  ")]
+        return [_Line("  ", "Each row is answered by itself and forgotten.", "  ")]
+    rows = list_kept(verdict)
     shown = rows[:_MAX_LINES]
     name_width = max(len(name) for name, _, _ in shown)
     size_width = max(len(size) for _, size, _ in shown)

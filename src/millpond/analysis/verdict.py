@@ -105,6 +105,12 @@ class Verdict:
         require(is_whole(width), "width", "a whole number", width)
         return explain(self, width)
 
+    def _repr_html_(self) -> str:
+        """The verdict as a card, which notebooks show."""
+        from millpond.analysis.card import render_card
+
+        return render_card(self)
+
     def witness(self, n: int) -> dict[str, Any]:
         """A confirmed witness with ``n`` optional rows, as JSON values.
 

@@ -35,7 +35,25 @@ def check_session(spark: object) -> SparkSession:
     return spark
 
 
-def configure_session(spark: SparkSession) -> None:
+def choose_worker_python(spark: SparkSession) -> None:
+    """Let the workers of this machine use the Python of this process, unless the environment names one."""
+    if _is_local(spark) and "PYSPARK_PYTHON" not in os.environ:
+        spark.sparkContext.pythonExec = sys.executable
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Raise MillpondError if the Python workers cannot import this package; send it to those of a cluster."""
+    context = spark.sparkContext
+    if _is_local(spark):
+        if problem := find_worker_problem(context.pythonExec):
+            remedy = f"set PYSPARK_PYTHON to {sys.executable} before the session starts"
+            raise MillpondError(problem, remedy=remedy)
+    elif context.applicationId not in _shipped:
+        ship_package(context)
+        _shipped.add(context.applicationId)
+
+
+def configure_state(spark: SparkSession) -> None:
     """Set what the stateful operators need, unless the caller has set it.
 
     Queries that the session starts later use these settings, too; queries that continue a checkpoint keep
@@ -50,21 +68,10 @@ def configure_session(spark: SparkSession) -> None:
         raise MillpondError(message, remedy=f"set {_PROVIDER} to {_ROCKSDB}, or leave it out")
     if spark.conf.get(_ARROW_BYTES, None) is None:
         spark.conf.set(_ARROW_BYTES, "2147483647")
-    _prepare_workers(spark)
 
 
-def _prepare_workers(spark: SparkSession) -> None:
-    """Make sure that the Python workers can import this package."""
-    context = spark.sparkContext
-    if re.match(r"local(\[|$)", context.master or ""):
-        if "PYSPARK_PYTHON" not in os.environ:
-            context.pythonExec = sys.executable
-        elif problem := find_worker_problem(context.pythonExec):
-            remedy = f"set PYSPARK_PYTHON to {sys.executable} before the session starts"
-            raise MillpondError(problem, remedy=remedy)
-    elif context.applicationId not in _shipped:
-        ship_package(context)
-        _shipped.add(context.applicationId)
+def _is_local(spark: SparkSession) -> bool:
+    return re.match(r"local(\[|$)", spark.sparkContext.master or "") is not None
 
 
 @cache

@@ -27,6 +27,19 @@ _PLAIN_REASONS = {
     "ARITHMETIC_OVERFLOW": "a value does not fit its SQL type (arithmetic overflow)",
     "DIVIDE_BY_ZERO": "division by zero",
 }
+# What file systems say, in the words of Java and Hadoop, and in ours.
+_PATH = r"(?:file:)?(?P<path>/[^\s()]*)"
+_FILE_REASONS = [
+    (re.compile(rf"{_PATH} \(Permission denied\)|Permission denied( \(13\))?"), "permission denied"),
+    (re.compile(rf"({_PATH} \()?No space left on device\)?"), "the disk is full"),
+    (re.compile(rf"({_PATH} \()?Disk quota exceeded\)?"), "the disk quota is used up"),
+    (re.compile(rf"({_PATH} \()?Read-only file system\)?"), "the file system is read-only"),
+    (re.compile(rf"{_PATH} \(Is a directory\)"), "it is a folder"),
+    (re.compile(rf"{_PATH} \(Not a directory\)"), "a part of the path is a file"),
+    (re.compile(rf"Mkdirs failed to create {_PATH}( \(.*\))?"), "the folder cannot be created"),
+    (re.compile(rf"Parent path is not a directory: {_PATH}"), "it is a file, not a folder"),
+    (re.compile(rf"({_PATH} \()?Too many open files\)?"), "too many files are open (see ulimit -n)"),
+]
 
 
 def find_cause(error: BaseException) -> str:
@@ -72,7 +85,12 @@ def _clean_message(message: str) -> str:
         message = message[condition.end() :]
     if end := _END.search(message):
         message = message[: end.start()]
-    return " ".join(message.split()).removesuffix(".")
+    message = " ".join(message.split()).removesuffix(".")
+    for pattern, reason in _FILE_REASONS:
+        if found := pattern.fullmatch(message):
+            path = found.groupdict().get("path")
+            return f"{path}: {reason}" if path else reason
+    return message
 
 
 def _find_python_error(message: str) -> str:

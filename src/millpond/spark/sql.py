@@ -23,7 +23,12 @@ from millpond.runtime.sql import Dialect
 from millpond.spark.admission import admit
 from millpond.spark.answer import OBSERVED, WATERMARK_DELAY, finish_rows, quoted
 from millpond.spark.blocks import make_job
-from millpond.spark.caller_session import check_session, configure_session
+from millpond.spark.caller_session import (
+    check_session,
+    check_workers,
+    choose_worker_python,
+    configure_state,
+)
 from millpond.spark.engines import choose_engine
 from millpond.spark.job import Job
 from millpond.spark.sources.derived import add_derived_columns
@@ -83,6 +88,7 @@ def answer_query(
 def _answer(
     spark: SparkSession, query: str, memory: int | None, policy: str | PolicyChoice | None, updates: bool
 ) -> DataFrame:
+    choose_worker_python(spark)
     views = _find_views(spark, query)
     tables = {
         name: view if isinstance(view, Table) else _describe_view(name, view) for name, view in views.items()
@@ -100,8 +106,10 @@ def _answer(
     job = make_job(Job(spark, verdict, allowance, {}, updates=updates), open_view)
     answer = finish_rows(spark, choose_engine(job).build(job), parsed)
     frame = answer.frame
+    if answer.stateful or job.lookups.tables:
+        check_workers(spark)
     if answer.stateful:
-        configure_session(spark)
+        configure_state(spark)
         note = F.when(F.col(KIND) == RowKind.STATE, F.col(NOTE))
         frame = frame.observe(
             OBSERVED,
