@@ -75,7 +75,6 @@ def run(
         notify(Notice(hint, is_warning=True))
 
     packages = find_packages(verdict.query.declared_tables.values())
-    begin_launch(options.master, packages)
 
     def work(stop: Stop) -> Snapshot:
         report(Snapshot(Phase.STARTING, state_bound=bound, seconds=time.monotonic() - began))
@@ -101,6 +100,7 @@ def run(
             raise RunError(find_cause(error)) from None
 
     with open_metrics(options.metrics) as log:
+        begin_launch(options.master, packages)
         return run_interruptibly(work)
 
 

@@ -178,7 +178,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "binary.sql").write_bytes(bytes(range(256)))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delattr(run_module, "open_session")
+    for name in ("open_session", "begin_launch"):
+        monkeypatch.delattr(run_module, name)
     return tmp_path
 
 
