@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -84,9 +85,25 @@ def parse_count(text: str) -> int:
 def print_error(file: str | None, error: MillpondError) -> None:
     """Print an error in one line; of a query that is not bounded, also the verdict."""
     place = f"{file}: " if file is not None else ""
-    print(flatten(f"millpond: {place}{error}"), file=sys.stderr)
+    print_line(f"millpond: {place}{error}")
     if isinstance(error, NotBoundedError):
-        print(error.explanation, file=sys.stderr)
+        for line in error.explanation.splitlines():
+            print(_fit(line, text_width() + 2), file=sys.stderr)
+
+
+def print_line(text: str) -> None:
+    """Print one line to standard error; a terminal shows it in several, divided between words."""
+    line = flatten(text)
+    print(_fit(line, shutil.get_terminal_size().columns) if sys.stderr.isatty() else line, file=sys.stderr)
+
+
+def _fit(line: str, width: int) -> str:
+    """The line divided between words where it is longer than the width."""
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    wrapped = textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(wrapped) if len(line) > width else line
 
 
 def print_json(value: Any) -> None:

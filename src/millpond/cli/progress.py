@@ -238,7 +238,8 @@ class ProgressDisplay:
     def notify(self, notice: Notice) -> None:
         """Print a line above the progress."""
         if notice.is_warning or not self._quiet:
-            self._console.print(Text(flatten(f"millpond: {notice.text}")))
+            text = Text(flatten(f"millpond: {notice.text}"))
+            self._console.print(text, soft_wrap=not self._console.is_terminal)
 
     def _draw(self) -> Text:
         if self._latest is None:

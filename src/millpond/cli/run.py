@@ -7,7 +7,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-from millpond.cli.command import Command, check_file, choose_verdict, flatten, parse_count
+from millpond.cli.command import Command, check_file, choose_verdict, parse_count, print_line
 from millpond.cli.exits import ExitCode
 from millpond.errors import MillpondError
 from millpond.policies.registry import Use, policy_names
@@ -83,7 +83,7 @@ def _run(arguments: argparse.Namespace) -> ExitCode:
         ended = run(verdict, folder, options, display.show, display.notify)
     summary = [] if arguments.quiet else [summary_line(ended, arguments.output)]
     for line in [*promise_lines(ended), *summary]:
-        print(flatten(line), file=sys.stderr)
+        print_line(line)
     return ExitCode.INTERRUPTED if ended.phase is Phase.STOPPED else ExitCode.OK
 
 
