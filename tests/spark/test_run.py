@@ -233,7 +233,7 @@ def test_a_continued_run_keeps_its_number_of_state_partitions(
             ["--metrics", "/nowhere/m"],
             "metrics file /nowhere/m cannot be written: there is no such",
         ),
-        (CATALOG, FILTER, ["--format", "xml"], "invalid choice: 'xml'"),
+        (CATALOG, FILTER, ["--format", "xml"], "--format: there is no 'xml'"),
     ],
 )
 def test_what_cannot_be_run_is_refused_without_spark(
