@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 # Batches before anything is said, by what is predicted.
 _PREDICTED, _UNPREDICTED, _IN_TIME = 8, 16, 64
+_MOST = 256  # samples that are kept
 _STUCK = 20  # batches before a watermark that stands still is reported
 _CLEARLY = 1.5  # growth that cannot be noise; linear growth from the beginning gives 2
 _LARGER = 1.1  # growth of bytes in a state that is predicted to grow
@@ -46,15 +47,25 @@ class Growth:
 
 @dataclass
 class StateHistory:
-    """The samples of a run of a query."""
+    """The samples of a run of a query, at most 256: in long runs, one stands for several batches."""
 
     samples: list[StateSample] = field(default_factory=list)
+    _span: int = 1  # batches for each sample
+    _open: int = 0  # batches in the last sample
 
     def add(self, sample: StateSample) -> bool:
         """Add a sample; a query that waits for rows reports the last batch again, which is ignored."""
         if self.samples and sample.batch <= self.samples[-1].batch:
             return False
+        if 0 < self._open < self._span:
+            self.samples[-1] = _merge(self.samples[-1], sample)
+            self._open += 1
+            return True
+        if len(self.samples) == _MOST:
+            self.samples = [_merge(*pair) for pair in zip(self.samples[::2], self.samples[1::2], strict=True)]
+            self._span *= 2
         self.samples.append(sample)
+        self._open = 1
         return True
 
     def find_growth(self, predicted: str | None, bound: int | None) -> Growth | None:
@@ -98,6 +109,12 @@ class StateHistory:
         """Whether the query has a watermark that did not move in the second half of the batches."""
         half = self.samples[len(self.samples) // 2 :]
         return half[-1].watermark is not None and len({each.watermark for each in half}) == 1
+
+
+def _merge(one: StateSample, next_: StateSample) -> StateSample:
+    """The larger values of two samples, as of the second one."""
+    rows = tuple(map(max, one.rows, next_.rows))
+    return StateSample(next_.batch, rows, tuple(map(max, one.sizes, next_.sizes)), next_.watermark)
 
 
 def is_rising(series: Sequence[float], factor: float) -> bool:

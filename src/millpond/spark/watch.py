@@ -105,7 +105,7 @@ class StateWatch:
         if run_id not in self._runs:
             self._runs[run_id] = self._meet_running(progress)
         run = self._runs[run_id]
-        if not run.history.add(read_sample(progress)) or run.has_warned:
+        if run.has_warned or not run.history.add(read_sample(progress)):
             return
         growth = self._judge(run)
         if growth is not None:

@@ -76,6 +76,19 @@ def test_without_a_plan_and_a_watermark_growth_is_found() -> None:
     assert find_batch(SAWTOOTH, None, watermark=None) is None
 
 
+def test_long_runs_are_remembered_in_few_samples() -> None:
+    history = StateHistory()
+    for batch in range(5_000):
+        history.add(StateSample(batch, (batch % 7,), (1.0,), None))
+    assert len(history.samples) <= 256
+    assert history.find_growth(None, None) is None
+    assert history.find_growth("grows", None) is None
+    for batch in range(5_000, 50_000):
+        history.add(StateSample(batch, (batch - 4_990,), (1.0,), None))
+    assert len(history.samples) <= 256
+    assert history.find_growth(None, None) is not None
+
+
 def test_a_batch_that_is_reported_twice_counts_once() -> None:
     history = StateHistory()
     assert history.add(StateSample(0, (1,), (1.0,)))
