@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from millpond.spark.worker_daemon import DAEMON_MODULE
+
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -20,6 +22,7 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     # mappers and stateful operators share their Python workers
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+    "spark.python.daemon.module": DAEMON_MODULE,
     "spark.sql.session.timeZone": "UTC",
 }
 
