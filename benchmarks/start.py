@@ -134,9 +134,7 @@ def main() -> None:
     table: list[tuple[object, ...]] = []
     with workspace() as folder:
         write_streams(folder / "start", 1, 150)
-        run_millpond(
-            folder / "start"
-        )  # the first run writes the archive of classes
+        run_millpond(folder / "start")  # the first run writes the archive of classes
         firsts = _take_turns(folder / "start", options.runs)
         table.append(_compare("first result, s", *([run.first for run in runs] for runs in firsts)))
         table.append(_compare("processor s in all", *([run.processor for run in runs] for runs in firsts)))
