@@ -13,7 +13,7 @@ from millpond.engines.budgeted.compile import compile_budgeted
 from millpond.engines.budgeted.plan import plan_budgeted
 from millpond.policies.registry import PolicyChoice
 from millpond.query.model import Query
-from millpond.runtime.duckdb import get_thread_duckdb
+from millpond.runtime.duckdb import get_process_duckdb
 from millpond.runtime.row_kinds import RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.operators.budgeted import ORDER, SHARD, LeafMapper, SheddingProcessor
@@ -41,7 +41,7 @@ class LocalBudgetedEngine:
         self.last: list[dict[str, Any]] = []
         self.measures: Counter[str] = Counter()
         self.entries = 0
-        self._engine = get_thread_duckdb()
+        self._engine = get_process_duckdb()
         self._order = 0
 
     def add(self, batch: Batch, tasks: int = 1) -> None:

@@ -17,7 +17,7 @@ from millpond.query.evaluate import answer
 from millpond.query.model import Query, Table
 from millpond.query.types import SqlType
 from millpond.runtime.derive import render_derived
-from millpond.runtime.duckdb import get_thread_duckdb
+from millpond.runtime.duckdb import get_process_duckdb
 from millpond.runtime.row_kinds import RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.operators.exact import SynopsisMapper, SynopsisProcessor
@@ -32,7 +32,7 @@ def arrow_table(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """The rows with their derived columns."""
     schema = pa.schema([(c.name, arrow_type(c.type)) for c in table.columns])
     given = pa.Table.from_pylist([dict(r) for r in rows], schema=schema)
-    return get_thread_duckdb().query(render_derived(table, "rows"), {"rows": given})
+    return get_process_duckdb().query(render_derived(table, "rows"), {"rows": given})
 
 
 class FakeState:
@@ -74,7 +74,7 @@ class Local:
         self.groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self.last_revision = 0
         self._seen: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self.query.tables}
-        self._db = get_thread_duckdb()
+        self._db = get_process_duckdb()
 
     @property
     def state_rows(self) -> int:

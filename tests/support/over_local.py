@@ -20,7 +20,7 @@ from millpond.query.model import Query, Select, Subquery, Table
 from millpond.query.trace import find_used_columns
 from millpond.runtime.codec import decode_tables, encode_tables
 from millpond.runtime.derive import derive_each
-from millpond.runtime.duckdb import DuckDb, get_thread_duckdb
+from millpond.runtime.duckdb import DuckDb, get_process_duckdb
 from millpond.runtime.query_sql import evaluate_worlds
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 
@@ -74,7 +74,7 @@ class LocalOver:
         self.program = compile_over(plan, self.used)
         is_chain = isinstance(self.table.block, Subquery)
         self.below = LocalOver(verdict.blocks[self.table.name]) if is_chain else None
-        self.db = get_thread_duckdb()
+        self.db = get_process_duckdb()
         self._state: dict[str, pa.Table] = {}
         self._late = self._revision = 0
         self._progress: int | None = None

@@ -19,7 +19,7 @@ from millpond.engines.timed.row_chunks import ChunkCache
 from millpond.engines.timed.sharding import divide_rows
 from millpond.engines.timed.state import ShardState
 from millpond.plan.needs import TimedPlan
-from millpond.runtime.duckdb import get_thread_duckdb
+from millpond.runtime.duckdb import get_process_duckdb
 from millpond.runtime.sql import Dialect
 from tests.support.local import arrow_table
 from tests.support.memory_store import MemoryStore
@@ -43,7 +43,7 @@ class TimedLocal:
         divide: bool = False,
     ) -> None:
         self.query = plan.query
-        self._db = get_thread_duckdb()
+        self._db = get_process_duckdb()
         program = compile_timed(plan, Dialect.DUCKDB, updates=updates, divide=divide)
         if relations is not None:
             program = program.with_relations(

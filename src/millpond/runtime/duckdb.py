@@ -67,8 +67,8 @@ class _OpenDuckDb(threading.local):
 _open = _OpenDuckDb()
 
 
-def get_thread_duckdb() -> DuckDb:
-    """A DuckDB for small computations, which every thread opens once: that takes 20 ms."""
+def get_process_duckdb() -> DuckDb:
+    """A DuckDB for small computations, which each thread of a process opens once: that takes 20 ms."""
     if _open.process != os.getpid():  # a process that was forked opens its own
         _open.process, _open.db = os.getpid(), DuckDb()
     return _open.db

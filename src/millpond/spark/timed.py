@@ -10,7 +10,7 @@ from millpond.engines.timed.compile import compile_timed
 from millpond.engines.timed.program import TimedProgram
 from millpond.plan.closing import find_output_delay
 from millpond.query.model import Table
-from millpond.runtime.duckdb import get_thread_duckdb
+from millpond.runtime.duckdb import get_process_duckdb
 from millpond.runtime.row_kinds import KIND, NOTE
 from millpond.runtime.sql import Dialect
 from millpond.spark.answer import (
@@ -85,7 +85,7 @@ def _compile_with_relations(job: Job) -> TimedProgram:
     """The program, which contains the rows of its relations."""
     assert job.verdict.timed is not None
     program = compile_timed(job.verdict.timed, Dialect.SPARK, job.time_zone, job.updates, divide=True)
-    db = get_thread_duckdb()
+    db = get_process_duckdb()
     found: dict[str, pa.Table] = {}
     for each in program.inputs:
         if each.is_read:

@@ -13,7 +13,7 @@ import pytest
 from millpond.frontend.parse import parse
 from millpond.query.evaluate import answer
 from millpond.runtime.derive import derive_rows
-from millpond.runtime.duckdb import get_thread_duckdb
+from millpond.runtime.duckdb import get_process_duckdb
 
 DDL = "CREATE STREAMING TABLE S (K TINYINT, A INT, B INT, X DOUBLE, N STRING, OK BOOLEAN, TS TIMESTAMP);"
 SCHEMA = pa.schema(
@@ -97,7 +97,7 @@ def test_aggregates_are_those_of_duckdb(aggregate: str) -> None:
         [query] = parse(f"{DDL} SELECT {selected}{aggregate} AS V FROM S {group}")
         found = answer(query, derive_rows(query, {"S": rows}))
         text = f"SELECT {selected}{AGGREGATES[aggregate] or aggregate} AS V FROM S {group}"
-        result = get_thread_duckdb().query(text, {"S": pa.Table.from_pylist(rows, schema=SCHEMA)})
+        result = get_process_duckdb().query(text, {"S": pa.Table.from_pylist(rows, schema=SCHEMA)})
         expected = [tuple(row.values()) for row in result.to_pylist()]
         assert len(expected) == found.total()
         for one, other in zip(sorted(found, key=repr), sorted(map(_freeze, expected), key=repr), strict=True):

@@ -25,7 +25,7 @@ from millpond.query.trees import find_aggregates, is_aggregate, refs, substitute
 from millpond.query.types import Domain, Family, SqlType, arrow_type
 from millpond.runtime.aggregates import has_monotone_having
 from millpond.runtime.arrow_ipc import schema_to_bytes
-from millpond.runtime.duckdb import get_thread_duckdb
+from millpond.runtime.duckdb import get_process_duckdb
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 
 # A shard pays off if it keeps at least TUPLES_PER_SHARD tuples.
@@ -154,7 +154,7 @@ class _SelectCompiler:
     def infer_result_schema(self, outputs: str) -> pa.Schema:
         """The schema that DuckDB gives to the output of the last level."""
         empty = self._schema(self._names).empty_table()
-        return get_thread_duckdb().query(f"SELECT {outputs} FROM t l, t r", {"t": empty}).schema
+        return get_process_duckdb().query(f"SELECT {outputs} FROM t l, t r", {"t": empty}).schema
 
     def _schema(self, columns: Sequence[Ref] | dict[Ref, str]) -> pa.Schema:
         fields = [(self._names[ref], arrow_type(self._types[ref])) for ref in columns]
@@ -322,7 +322,7 @@ class _GroupCompiler:
         partial = f"SELECT {', '.join(listed)} FROM matches{group}"
         merged = [*names, *(f"{text} AS {name}" for name, _, text in parts)]
         merge = f"SELECT {', '.join([*merged, 'CAST(sum(matches) AS BIGINT) AS matches'])} FROM rows{group}"
-        schema = get_thread_duckdb().query(partial, {"matches": matches}).schema
+        schema = get_process_duckdb().query(partial, {"matches": matches}).schema
         retracts = self._select.having != TRUE and not has_monotone_having(self._select)
         return GroupProgram(len(names), partial, merge, self._finish(), retracts, schema_to_bytes(schema))
 

@@ -29,7 +29,7 @@ from millpond.query.parts import Part, is_threshold
 from millpond.query.trees import conjuncts, find_aggregates, is_aggregate, refs
 from millpond.runtime.aggregates import has_monotone_having
 from millpond.runtime.arrow_ipc import schema_to_bytes
-from millpond.runtime.duckdb import DuckDb, get_thread_duckdb
+from millpond.runtime.duckdb import DuckDb, get_process_duckdb
 from millpond.runtime.sql import Dialect, any_of
 from millpond.runtime.terms import TermSql, Version
 
@@ -94,7 +94,7 @@ class _ExactCompiler:
         self.aggregate = any(is_aggregate(s) for s in query.selects)
 
     def build_program(self) -> ExactProgram:
-        db = get_thread_duckdb()
+        db = get_process_duckdb()
         slots = tuple(_compile_slot(db, slot, self.query.tables[slot.stream]) for slot in self.slots)
         retracts = any(term.retracts for term in self.terms)
         return ExactProgram(slots, tuple(self.terms), self._fingerprint(slots), self.aggregate, retracts)

@@ -16,7 +16,7 @@ from millpond.query.time_order import find_time_column, find_time_columns
 from millpond.query.trees import conjuncts, refs
 from millpond.runtime.aggregates import sum_squares_sql
 from millpond.runtime.arrow_ipc import schema_to_bytes, table_to_bytes
-from millpond.runtime.duckdb import get_thread_duckdb
+from millpond.runtime.duckdb import get_process_duckdb
 from millpond.runtime.filters import column_sql, measure_sql, quoted_column, row_filter_sql
 from millpond.runtime.sql import Dialect
 
@@ -121,5 +121,5 @@ def _query_null_row(timed: TimedNeed, table: InputTable) -> pa.Table:
     taken = ", ".join(
         f"{text} AS {table.batch_column(name)}" for name, text in _row_columns(timed, table, duck)
     )
-    db = get_thread_duckdb()
+    db = get_process_duckdb()
     return db.query(reduce, {"batch": db.query(f"SELECT {taken} FROM (SELECT {row})", {})})

@@ -14,7 +14,7 @@ from millpond.engines.timed.value_sql import to_micros
 from millpond.plan.partial_matches import PartialMatchPlan
 from millpond.query.parts import Part
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
-from millpond.runtime.duckdb import DuckDb, get_thread_duckdb
+from millpond.runtime.duckdb import DuckDb, get_process_duckdb
 
 
 def compile_match_set(sql: PartialMatchSql, plan: PartialMatchPlan, is_joined: bool) -> PartialMatchProgram:
@@ -51,7 +51,7 @@ def _find_expiry(part: Part, order: TimeOrder, groups: Sequence[TimeGroup], zone
 
 def list_state_schemas(needs: Sequence[NeedProgram]) -> Iterator[tuple[str, pa.Schema]]:
     """The schemas of the tables in the state store: the programs are executed on empty inputs."""
-    db = get_thread_duckdb()
+    db = get_process_duckdb()
     for need in needs:
         tables = {}
         for each in need.inputs:
