@@ -5,6 +5,7 @@ verdict → admission → Spark session → sources → engine → sink.
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,7 +30,6 @@ from millpond.spark.blocks import make_job
 from millpond.spark.checkpoint import Folders, Resumption
 from millpond.spark.connectors import find_packages
 from millpond.spark.end_of_input import EndOfInput
-from millpond.spark.engines import choose_engine
 from millpond.spark.failure import find_cause
 from millpond.spark.files import Files
 from millpond.spark.job import Engine, Job, RejectedRows
@@ -79,6 +79,7 @@ def run(
     def work(stop: Stop) -> Snapshot:
         report(Snapshot(Phase.STARTING, state_bound=bound, seconds=time.monotonic() - began))
         try:
+            importlib.import_module("millpond.spark.engines")  # takes a while, in which Spark's JVM starts
             with open_session(options.master, packages) as spark:
                 report(Snapshot(Phase.PLANNING, state_bound=bound, seconds=time.monotonic() - began))
                 settled, allowed = _settle_types(spark, verdict, allowance, folder, options)
@@ -183,6 +184,8 @@ def _prepare(
 
     ``unsettled`` is the query before Spark settled its types.
     """
+    from millpond.spark.engines import choose_engine
+
     files, query = Files(spark), verdict.query
     output = files.resolve(options.output)
     checkpoint = files.resolve(options.checkpoint) if options.checkpoint else f"{output}/_checkpoint"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from millpond.engines.lookup.database import DatabaseTable, find_table
 from millpond.engines.lookup.declaration import find_lookup_tables, is_lookup, read_declaration
 from millpond.errors import MillpondError, one_line
 from millpond.query.model import (
@@ -23,6 +23,9 @@ from millpond.query.model import (
 )
 from millpond.query.trees import aliases_in, conjuncts, is_aggregate, walk
 from millpond.query.types import Domain, Family, SqlType
+
+if TYPE_CHECKING:
+    from millpond.engines.lookup.database import DatabaseTable
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ def plan_lookups(
     tables = find_lookup_tables(query)
     if not tables:
         return LookupPlan()
+    from millpond.engines.lookup.database import find_table  # here, as it imports SQLAlchemy
+
     selects = plan_selects(query)  # refuses a query before it connects to a database
     found = {table.name: find_table(read_declaration(table, memory, policy, folder)) for table in tables}
     return LookupPlan(selects, found)
