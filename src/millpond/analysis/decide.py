@@ -203,7 +203,8 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
             continue
         free = _find_confirmed(query, source, rows, budget)
         if free is not None:
-            reasons = remove_redundant(describe_violation(s, f) for s, f in [(select, failure), *failures])
+            every = [(s, f) for s, f in [(select, failure), *failures] if not f.unsplit]
+            reasons = remove_redundant(describe_violation(s, f) for s, f in every)
             assumed = list_assumptions(query, select, failure, free)
             return Verdict(
                 UNBOUNDED,
@@ -214,7 +215,7 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
                 assumptions=assumed,
             )
     reasons = []
-    for select, failure in failures:
+    for select, failure in ((s, f) for s, f in failures if not f.unsplit):
         code = UndeterminedCode.UNCONFIRMED if failure.complete else UndeterminedCode.TOO_MANY_ORDERS
         cause = describe_violation(select, failure) if failure.violation.columns else None
         reasons.append(describe_undetermined(code, cause=cause))

@@ -136,7 +136,8 @@ def _find_needs_by_part(
             tried = [(piece, *find_part_needs(select, piece, distinct, alone)) for piece in finer]
             found += [(piece, tuple(n)) for piece, n, _ in tried]
             still = [f for _, _, fs in tried for f in fs]
-            failures += [*still, *failed] if still else []  # a witness may need values of several pieces
+            if still:  # a witness may need values of several pieces
+                failures += [*still, *(replace(each, unsplit=True) for each in failed)]
         else:
             found.append((part, tuple(needs)))
             failures += failed

@@ -57,7 +57,9 @@ class Failure:
     """A violation in one part of a select, for one aggregate or (None) for the select as a whole.
 
     ``alone``: the part is the whole query, so no other part can hide the violation.  ``complete`` is False
-    if the search for a bound was abandoned because it became too large.
+    if the search for a bound was abandoned because it became too large.  ``unsplit``: the part fails, and so
+    does one of the pieces into which its disjunctive filters split it.  A column can be bounded in each piece
+    without being bounded in the part, so only the failures of the pieces are reasons.
     """
 
     part: Part
@@ -65,3 +67,4 @@ class Failure:
     aggregate: Aggregate | None = None
     alone: bool = True
     complete: bool = True
+    unsplit: bool = False
