@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import permutations
 from math import prod
 
 from millpond.plan.classes import ColumnClasses
 from millpond.plan.needs import Measure, Need
 from millpond.query.model import Query, Ref, Select
 from millpond.query.parts import Part
+from millpond.query.trees import aliases_in, conjuncts
 
 # The zones of a column: below, between and above the constants of its join partners.
 UNDER, AMONG, OVER = -1, 0, 1
@@ -132,26 +134,30 @@ class ExactPlan:
     selects: tuple[ExactSelectPlan, ...]
 
 
-def merge_shared(plans: Iterable[SynopsisPlan]) -> list[SynopsisPlan]:
-    """Merge needs that keep the same classes into one synopsis, with the measures of all of them."""
-    out: dict[object, SynopsisPlan] = {}
+def merge_shared(plans: Iterable[SynopsisPlan]) -> list[tuple[Part, StreamPlan]]:
+    """Each synopsis once, with one of the parts that share it and the measures of all of them."""
+    out: dict[object, tuple[Part, StreamPlan]] = {}
     for plan in plans:
-        key = sharing_key(plan)
-        if key not in out:
-            out[key] = plan
-            continue
-        streams = tuple(
-            replace(a, measures=tuple(dict.fromkeys((*a.measures, *b.measures))))
-            for a, b in zip(out[key].streams, plan.streams, strict=True)
-        )
-        out[key] = replace(out[key], streams=streams)
+        for stream in plan.streams:
+            key = sharing_key(plan.need.part, stream)
+            part, known = out.get(key, (plan.need.part, stream))
+            measures = tuple(dict.fromkeys((*known.measures, *stream.measures)))
+            out[key] = part, replace(known, measures=measures)
     return list(out.values())
 
 
-def sharing_key(plan: SynopsisPlan) -> object:
-    """Equal for needs that share a synopsis."""
+def sharing_key(part: Part, stream: StreamPlan) -> object:
+    """Equal for needs that share the synopsis of a stream: they keep the same classes of the same rows.
+
+    The parts of a disjunction often differ in their conditions on one stream only.
+    """
+    closure, alias = part.closure, stream.alias
+    columns = [node.ref for node in closure.nodes if node.ref.occurrence == alias]
+    present = [ref for ref in columns if ref in part.non_null]
     return (
-        id(plan.need.part) if plan.need.counted else plan.need.part.condition,
-        plan.need.counted,
-        tuple(replace(s, measures=()) for s in plan.streams),
+        replace(stream, measures=()),
+        frozenset(c for c in conjuncts(part.condition) if aliases_in(c) == {alias}),
+        frozenset((ref, closure.range(ref), part.can_be_null(ref)) for ref in columns),
+        frozenset((a, b, closure.bound(a, b)) for a, b in permutations(present, 2)),
+        tuple((ref, expression) for ref, expression in part.derived if ref.occurrence == alias),
     )

@@ -22,8 +22,7 @@ def compute_exact_state(plan: ExactPlan) -> State:
     """
     kept: list[Kept] = []
     for select in plan.selects:
-        for need in merge_shared(select.needs):
-            kept += [_describe_stream(need.need.part, stream) for stream in need.streams]
+        kept += [_describe_stream(part, stream) for part, stream in merge_shared(select.needs)]
         what = "current answer" if is_aggregate(select.select) else "rows already emitted"
         for part, classes in select.results:
             entries = prod(each.classes for each in classes)

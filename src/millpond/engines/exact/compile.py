@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -179,21 +179,33 @@ class _SelectJoins:
         self.columns = compiler.columns
         self.select: Select = plan.select
         self.needs = [_add_presence_slot(need) for need in plan.needs]
-        self.slots: list[Slot] = []
-        self._by_need: dict[int, dict[str, Slot]] = {}
-        together: dict[object, list[int]] = {}
-        for position, need in enumerate(self.needs):
-            together.setdefault(sharing_key(need), []).append(position)
-        for positions in together.values():
-            (whole,) = merge_shared([self.needs[p] for p in positions])
-            slots = {}
-            for stream in whole.streams:
-                needs = [self.needs[p] for p in positions]
-                carried = dict.fromkeys(ref for need in needs for ref in self._find_carried(need, stream))
-                chunking = chunkings[positions[0]][stream.alias] if chunkings else None
-                slots[stream.alias] = compiler.add_slot(whole.need.part, stream, list(carried), chunking)
-            self.slots += slots.values()
-            self._by_need |= dict.fromkeys(positions, slots)
+        keys = [
+            {stream.alias: self._find_key(chunkings, i, stream) for stream in need.streams}
+            for i, need in enumerate(self.needs)
+        ]
+        sharing: dict[tuple[object, Chunking | None], list[SynopsisPlan]] = {}
+        for need, mine in zip(self.needs, keys, strict=True):
+            for stream in need.streams:
+                only = replace(need, streams=(stream,))
+                sharing.setdefault(mine[stream.alias], []).append(only)
+        slots = {key: self._add_slot(compiler, needs, key[1]) for key, needs in sharing.items()}
+        self.slots = list(slots.values())
+        self._by_need = [{alias: slots[key] for alias, key in mine.items()} for mine in keys]
+
+    def _find_key(
+        self, chunkings: Sequence[dict[str, Chunking]], position: int, stream: StreamPlan
+    ) -> tuple[object, Chunking | None]:
+        """Equal for needs that share a slot."""
+        chunking = chunkings[position][stream.alias] if chunkings else None
+        return sharing_key(self.needs[position].need.part, stream), chunking
+
+    def _add_slot(
+        self, compiler: _ExactCompiler, needs: Sequence[SynopsisPlan], chunking: Chunking | None
+    ) -> Slot:
+        """The slot of the only stream of each of the needs, which share it."""
+        ((part, stream),) = merge_shared(needs)
+        carried = dict.fromkeys(ref for need in needs for ref in self._find_carried(need, stream))
+        return compiler.add_slot(part, stream, list(carried), chunking)
 
     def _find_carried(self, plan: SynopsisPlan, stream: StreamPlan) -> list[Ref]:
         """The columns that joins or results use and that do not follow from the class of a row."""
