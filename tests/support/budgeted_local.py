@@ -39,7 +39,8 @@ class LocalBudgetedEngine:
         self.emitted: Counter[tuple[Any, ...]] = Counter()
         self.groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self.last: list[dict[str, Any]] = []
-        self.measures: Counter[str] = Counter()
+        self.measures: Counter[str] = Counter()  # over all batches
+        self.reported: Counter[str] = Counter()  # by the last batch
         self.entries = 0
         self._engine = get_process_duckdb()
         self._order = 0
@@ -53,7 +54,7 @@ class LocalBudgetedEngine:
             for start in range(0, max(len(rows), 1), size):
                 taken = self._take_rows(number, rows[start : start + size])
                 frames += [part.to_pandas() for part in LeafMapper(self.program, number)(taken)]
-        self.entries, self.last = 0, []
+        self.entries, self.last, self.reported = 0, [], Counter()
         for shard, payloads in pd.concat(frames).groupby("shard"):
             self._answer(int(shard), payloads)
 
@@ -81,6 +82,7 @@ class LocalBudgetedEngine:
                         self.entries += row["_entries"]
                     case 4:
                         self.measures[row["_reason"]] += row["_entries"]
+                        self.reported[row["_reason"]] += row["_entries"]
         assert (RowKind.RESULT, RowKind.STATE, RowKind.MEASURE) == (0, 2, 4)
 
     def _emit(self, row: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from rich.text import Text
 from millpond.analysis.reasons import join_words
 from millpond.cli.command import flatten
 from millpond.query.durations import format_duration
-from millpond.spark.progress import Notice, Phase, Snapshot
+from millpond.spark.progress import MissedReport, Notice, Phase, Snapshot
 
 _BAR = 10  # cells
 _PLAIN_SECONDS = 10.0
@@ -46,7 +46,7 @@ def status_line(snapshot: Snapshot, width: int, ascii_only: bool = False) -> Tex
         parts.append((3, Text(f"{abbreviate(snapshot.waiting_rows)} waiting", style="cyan")))
     if snapshot.shed_rows:
         parts.append((3, Text(f"{abbreviate(snapshot.shed_rows)} shed", style="yellow")))
-        parts.append((2, Text(f"~{abbreviate(snapshot.missed_rows)} missed", style="yellow")))
+        parts.append((2, Text(f"~{abbreviate(snapshot.missed.missed)} missed", style="yellow")))
     if snapshot.lookups:
         parts.append((2, Text(f"{snapshot.lookup_hits / snapshot.lookups:.1%} of lookups cached")))
     for rate in snapshot.rates:
@@ -154,14 +154,24 @@ def _totals(snapshot: Snapshot, rate: str = "") -> str:
     if many:
         parts.append(f"{join_words(many)} above the declared cardinality")
     if snapshot.shed_rows:
-        missed, error = snapshot.missed_rows, 2 * snapshot.missed_error
-        share = snapshot.output_rows / max(snapshot.output_rows + missed, 1)
         parts.append(f"{snapshot.shed_rows:,} shed")
-        parts.append(f"about {missed:,} ± {error:,.0f} results missed ({share:.1%} found)")
+        parts.append(f"{_missed(snapshot.missed)} ({snapshot.missed.share_found:.1%} found)")
     if snapshot.lookups:
         ratio = snapshot.lookup_hits / snapshot.lookups
         parts.append(f"{snapshot.lookups:,} lookups, {ratio:.1%} from the cache")
     return ", ".join(parts)
+
+
+def _missed(report: MissedReport) -> str:
+    """
+    >>> _missed(MissedReport(10, 96_749, 96_102, 97_380)), _missed(MissedReport(10, 7, 7, 7))
+    ('about 96,749 results missed (95% interval: 96,102 to 97,380)', '7 results missed')
+    """
+    if report.low is None or report.high is None:
+        return f"roughly {report.missed:,} results missed (no interval for joins of several levels)"
+    if report.low == report.high == report.missed:
+        return f"{report.missed:,} results missed"
+    return f"about {report.missed:,} results missed (95% interval: {report.low:,} to {report.high:,})"
 
 
 def _duration(seconds: float) -> str:

@@ -28,6 +28,9 @@ class BatchMeasure(StrEnum):
 
     SHED = "shed"  # tuples shed because of the memory budget
     MISSED = "missed"  # results lost by shedding, an estimate
-    MISSED_VARIANCE = "missed_variance"  # the variance of that estimate
+    ALL_FOUND = "all_found"  # matches found since the query was started first
+    ALL_MISSED = "all_missed"  # the estimate of the results lost since then
+    MISSED_BELOW = "missed_below"  # the squared distances of the limits of its 95 % interval
+    MISSED_ABOVE = "missed_above"
     LOOKUPS = "lookups"  # keys looked up, in the cache or in the database
     HITS = "hits"  # lookups answered by the cache

@@ -259,15 +259,25 @@ def _preview_budgets(query: Query, folder: Path) -> str:
 
     streams = read_first_rows(query, folder)
     try:
-        found = preview_budgets(query, streams) if streams is not None else []
+        advice = preview_budgets(query, streams) if streams is not None else None
     except MillpondError:
         return ""
-    if not found or streams is None:
+    if advice is None or streams is None:
         return ""
     rows = max(table.num_rows for table in streams.values())
-    lines = [f"  {each.memory:>9,}  {each.part:>8.1%} of the results" for each in found]
-    heading = f"With --memory, on the first {rows:,} rows of each stream ({found[0].results:,} results):"
-    return "\n".join(["", "", heading, *lines])
+    best = advice.suggested
+    heading = f"With --memory, on the first {rows:,} rows of each stream ({best.results:,} results):"
+    lines = [f"  {each.memory:>9,}  {each.part:>8.1%} of the results" for each in advice.previews]
+    if advice.grows:
+        last = (
+            f"No budget finds nearly all results for ever: longer streams need more than {best.memory:,} "
+            f"tuples. Start with --memory {best.memory}; the run says what it misses."
+        )
+    else:
+        last = (
+            f"Start with --memory {best.memory}: the second half of these rows needs no more than the first."
+        )
+    return "\n".join(["", "", heading, *lines, "", last])
 
 
 def _bounds_that_help(verdict: Verdict) -> list[str]:

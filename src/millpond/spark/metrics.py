@@ -7,17 +7,18 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from math import sqrt
+from math import ceil, floor
 from typing import Any, TextIO
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from millpond.engines.budgeted.missed_results import find_limits
 from millpond.engines.timed.rates import StreamRate
 from millpond.errors import MillpondError, describe_os_error
 from millpond.runtime.row_kinds import BatchMeasure
 from millpond.spark.checkpoint import KeptState
-from millpond.spark.progress import CardinalityReport, Phase, RateReport, Snapshot
+from millpond.spark.progress import CardinalityReport, MissedReport, Phase, RateReport, Snapshot
 from millpond.spark.sink import WrittenBatch
 
 _OUR_OPERATOR = "transformWithState"
@@ -31,8 +32,10 @@ class BatchMetrics:
     """A line of the metrics file; ``state_bound`` is the proven bound on ``state_entries``.
 
     ``waiting_rows`` are in the reorder buffer, because the watermark has not passed their timestamps.
-    ``missed_rows`` estimates the results that shed tuples would have given; ``missed_error`` is its standard
-    error.  ``excess_rows`` are beyond the declared rate of their stream.  ``rates`` has the rate of each
+    ``missed_rows`` estimates the results that shed tuples would have given in this batch, ``missed_total`` in
+    all batches.  The latter lies between ``missed_low`` and ``missed_high`` with a confidence of 95 %, and
+    ``missed_error`` is the larger distance of these limits; all three are None for joins of three and more
+    streams.  ``excess_rows`` are beyond the declared rate of their stream.  ``rates`` has the rate of each
     watched stream in rows per second: ``average``, ``peak`` (of the fullest second) and ``declared``.
     ``cardinalities`` has the ``values`` and the ``declared`` number of them for each column with a declared
     cardinality.
@@ -50,7 +53,10 @@ class BatchMetrics:
     state_bound: int | None
     waiting_rows: int
     missed_rows: int
-    missed_error: float
+    missed_total: int
+    missed_low: int | None
+    missed_high: int | None
+    missed_error: int | None
     lookups: int
     lookup_hits: int
     excess_rows: int
@@ -91,6 +97,7 @@ class Tally:
         self._recent: deque[BatchMetrics] = deque(maxlen=_RECENT)
         self._totals = {"batches": 0, "input_rows": 0, "output_rows": 0, "rejected_rows": 0}
         self._measures: dict[str, int] = dict.fromkeys(BatchMeasure, 0)
+        self._missed = MissedReport()
 
     def start(self, now: float) -> None:
         """Spark starts the query: only from now on it can wait for rows."""
@@ -112,6 +119,7 @@ class Tally:
             own = sessions
         for name, value in written.measures.items():
             self._measures[name] += value
+        self._missed = _read_missed(written.measures, self._missed)
         measured: dict[str, int] = dict.fromkeys(BatchMeasure, 0) | dict(written.measures)
         if written.rates:
             self._rates = tuple(self._report_rate(*each) for each in written.rates.items())
@@ -135,7 +143,10 @@ class Tally:
             state_bound=self._bound,
             waiting_rows=self._waiting,
             missed_rows=measured[BatchMeasure.MISSED],
-            missed_error=round(sqrt(measured[BatchMeasure.MISSED_VARIANCE]), 1),
+            missed_total=self._missed.missed,
+            missed_low=self._missed.low,
+            missed_high=self._missed.high,
+            missed_error=self._missed.error,
             lookups=measured[BatchMeasure.LOOKUPS],
             lookup_hits=measured[BatchMeasure.HITS],
             excess_rows=sum(rate.excess for rate in written.rates.values()),
@@ -180,8 +191,7 @@ class Tally:
             state_bound=self._bound,
             waiting_rows=self.kept.waiting if self.kept else 0,
             shed_rows=self._measures[BatchMeasure.SHED],
-            missed_rows=self._measures[BatchMeasure.MISSED],
-            missed_error=sqrt(self._measures[BatchMeasure.MISSED_VARIANCE]),
+            missed=self._missed,
             lookups=self._measures[BatchMeasure.LOOKUPS],
             lookup_hits=self._measures[BatchMeasure.HITS],
             rows_per_second=0.0 if phase is Phase.WAITING else rate,
@@ -190,6 +200,18 @@ class Tally:
             rates=self._rates,
             cardinalities=self._cardinalities,
         )
+
+
+def _read_missed(measures: Mapping[str, int], before: MissedReport) -> MissedReport:
+    """The missed results over all batches; as before if no shard has reported in this batch."""
+    if BatchMeasure.ALL_MISSED not in measures:
+        return before
+    found, missed = measures[BatchMeasure.ALL_FOUND], measures[BatchMeasure.ALL_MISSED]
+    if BatchMeasure.MISSED_BELOW not in measures:
+        return MissedReport(found, max(0, missed))
+    below, above = measures[BatchMeasure.MISSED_BELOW], measures[BatchMeasure.MISSED_ABOVE]
+    low, high = find_limits(missed, below, above)
+    return MissedReport(found, max(0, missed), floor(low), ceil(high))
 
 
 def _input_rows(progress: StreamingQueryProgress, scans: Sequence[int]) -> int:

@@ -67,6 +67,31 @@ class CardinalityReport:
 
 
 @dataclass(frozen=True)
+class MissedReport:
+    """The matches that a query on a budget has found and missed since it was started first.
+
+    ``missed`` is an estimate.  The true number lies between ``low`` and ``high`` with a confidence of 95 %;
+    both are None where the error of the estimate is not known.
+    """
+
+    found: int = 0
+    missed: int = 0
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def share_found(self) -> float:
+        return self.found / max(self.found + self.missed, 1)
+
+    @property
+    def error(self) -> int | None:
+        """The larger distance of the limits from the estimate."""
+        if self.low is None or self.high is None:
+            return None
+        return max(self.missed - self.low, self.high - self.missed)
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The totals of a run so far.  ``state_bound`` is the bound on ``state_entries``, None without one.
 
@@ -83,8 +108,7 @@ class Snapshot:
     state_bound: int | None = None
     waiting_rows: int = 0
     shed_rows: int = 0
-    missed_rows: int = 0  # an estimate, and its standard error
-    missed_error: float = 0.0
+    missed: MissedReport = MissedReport()
     lookups: int = 0
     lookup_hits: int = 0
     rows_per_second: float = 0.0

@@ -39,7 +39,7 @@ from millpond.spark.sources.opened import OpenSource
 _OBSERVED_MEASURES = {
     BatchMeasure.SHED: "shed_rows",
     BatchMeasure.MISSED: "missed_rows",
-    BatchMeasure.MISSED_VARIANCE: "missed_variance",
+    BatchMeasure.ALL_MISSED: "missed_total",
 }
 # How the options of the command line are given in Python.
 _PYTHON_WORDS = {
@@ -119,6 +119,7 @@ def _answer(
             F.count_if(F.col(KIND) == RowKind.REJECTED).alias("rejected_rows"),
             F.sum(F.when(F.col(KIND) == RowKind.BUFFERED, F.col(NOTE)["entries"])).alias("waiting_rows"),
             *(_sum_measure(name).alias(column) for name, column in _OBSERVED_MEASURES.items()),
+            *(limit.alias(name) for name, limit in _missed_limits().items()),
         )
     if job.lookups.tables:
         frame = frame.observe(
@@ -133,6 +134,17 @@ def _answer(
 def _sum_measure(name: str) -> Column:
     is_measure = (F.col(KIND) == RowKind.MEASURE) & (F.col(NOTE)["reason"] == name)
     return F.sum(F.when(is_measure, F.col(NOTE)["entries"]))
+
+
+def _missed_limits() -> dict[str, Column]:
+    """The 95 % interval of the results missed so far, and the larger distance of its limits."""
+    missed = _sum_measure(BatchMeasure.ALL_MISSED)
+    below, above = (
+        F.sqrt(_sum_measure(name)) for name in (BatchMeasure.MISSED_BELOW, BatchMeasure.MISSED_ABOVE)
+    )
+    low, high = F.greatest(F.floor(missed - below), F.lit(0)), F.greatest(F.ceil(missed + above), F.lit(0))
+    error = F.greatest(missed - low, high - missed)
+    return {"missed_low": low, "missed_high": high, "missed_error": error}
 
 
 def register_lookup(

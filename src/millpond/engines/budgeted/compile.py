@@ -34,6 +34,8 @@ MAX_SHARDS = 8
 NO_VALUE = "CAST(0 AS BIGINT)"
 # The lower and the upper limit of a band or window.
 Limits = tuple[float | None, float | None]
+# Changes when a shard stores something else for the same program.
+_STATE_VERSION = "weighted samples"
 # Renamed parts of a program, with the names that identify them in checkpoints.
 _FIRST_NAMES = {"BudgetedTermProgram(": "TermProgram(", "<JoinKeyKind.": "<Kind."}
 
@@ -73,7 +75,7 @@ def describe_layout(program: BudgetedProgram) -> str:
     It leaves out the sources of the streams and the size of the budget: both may change between two runs.
     Renaming a class must not invalidate checkpoints, so the text has the names from the first release.
     """
-    text = repr((program.terms, program.shards))
+    text = repr((program.terms, program.shards, _STATE_VERSION))
     for new, first in _FIRST_NAMES.items():
         text = text.replace(new, first)
     return text

@@ -8,15 +8,27 @@ longest ago.  The filter remembers them, so they are not started again with only
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from millpond.engines.budgeted.bloom_filter import BloomFilter
-from millpond.engines.budgeted.missed_results import MissedEstimate
 from millpond.engines.budgeted.program import GroupProgram
 from millpond.models.array_types import Ints
 from millpond.runtime.duckdb import DuckDb
+
+
+@dataclass(frozen=True)
+class LostRows:
+    """Rows or matches that a batch found, and how many it lost: the expected number and its variance."""
+
+    found: int = 0
+    lost: float = 0.0
+    variance: float = 0.0
+
+    def __add__(self, other: LostRows) -> LostRows:
+        return LostRows(self.found + other.found, self.lost + other.lost, self.variance + other.variance)
 
 
 class DistinctRows:
@@ -30,7 +42,7 @@ class DistinctRows:
         self.held = schema.empty_table() if held is None else held
         self.filter = bloom_filter
         self.shed = 0
-        self.missed = MissedEstimate()
+        self.counted = LostRows()
 
     def add(self, matches: Sequence[pa.Table], room: int) -> pa.Table:
         """Returns the rows that were never emitted before, and holds as many as there is room for."""
@@ -43,8 +55,9 @@ class DistinctRows:
         seen = self.filter.contains(hash_rows(self._engine, unheld, self._schema.names))
         new = unheld.filter(pa.array(~seen))
         rate = self.filter.false_positive_rate
-        expected = new.num_rows * rate / max(1 - rate, 1e-9)
-        self.missed = MissedEstimate(expected, expected)
+        passed = max(1 - rate, 1e-9)  # a new row passes the filter with this probability
+        expected = new.num_rows * rate / passed
+        self.counted = LostRows(new.num_rows, expected, expected / passed)
         together = pa.concat_tables([self.held, new])
         self.held, evicted = together.slice(0, room), together.slice(room)
         self.filter.add(hash_rows(self._engine, evicted, self._schema.names))
@@ -67,7 +80,7 @@ class HeldGroups:
         self.held = self._schema.empty_table() if held is None else held
         self.filter = bloom_filter
         self.shed = 0
-        self.missed = MissedEstimate()
+        self.counted = LostRows()
 
     def add(self, matches: pa.Table, room: int, batch: int, names: Sequence[str]) -> pa.Table:
         """Returns the result rows of the groups that changed: the columns ``names``, and ``retracted``."""
@@ -93,7 +106,8 @@ class HeldGroups:
         )
         is_held[found.column("place").to_numpy()] = True
         is_evicted = ~is_held & self.filter.contains(hash_rows(self._engine, new, self._keys))
-        self.missed = MissedEstimate(float(new.column("matches").to_numpy()[is_evicted].sum()))
+        matches = new.column("matches").to_numpy()
+        self.counted = LostRows(int(matches[~is_evicted].sum()), float(matches[is_evicted].sum()))
         return new.filter(pa.array(~is_evicted))
 
     def _find_changes(self, old: pa.Table, new: pa.Table, now: pa.Table, names: Sequence[str]) -> pa.Table:

@@ -6,17 +6,24 @@ groups, and what was learned about the streams.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from math import prod
 
 import numpy as np
 import pyarrow as pa
 
 from millpond.engines.budgeted.bloom_filter import create_bloom_filter
-from millpond.engines.budgeted.distinct_and_groups import DistinctRows, HeldGroups, held_groups_schema
-from millpond.engines.budgeted.level_join import Arrivals, LevelJoin, is_sampled, side_schema
-from millpond.engines.budgeted.missed_results import MissedEstimate
+from millpond.engines.budgeted.distinct_and_groups import (
+    DistinctRows,
+    HeldGroups,
+    LostRows,
+    held_groups_schema,
+)
+from millpond.engines.budgeted.level_join import Arrivals, LevelJoin, is_sampled, sample_schema, side_schema
+from millpond.engines.budgeted.missed_results import MissedEstimate, estimate_from_expectation
 from millpond.engines.budgeted.program import BudgetedProgram, BudgetedTermProgram, LeafProgram, SelectProgram
 from millpond.engines.budgeted.shard_budgets import ShardBudgets
 from millpond.engines.budgeted.tuple_scores import LevelScorer
@@ -26,8 +33,10 @@ from millpond.runtime.duckdb import DuckDb
 
 # The largest part of a budget that the DISTINCT rows and groups of a join may take.
 RESULTS_PART = 0.5
-# The table of stream statistics, and the name of its entry with the budgets of the shards.
-LEARNED, SHARD_BUDGETS = "learned", "market"
+# The table of stream statistics, and the names of its entries with the budgets of the shards and with what
+# DISTINCT and GROUP BY lost.
+LEARNED, SHARD_BUDGETS, LOST_ROWS = "learned", "market", "lost"
+_DIGESTED_ROWS = 20
 _LEARNED_SCHEMA = pa.schema([("name", pa.string()), ("data", pa.binary())])
 
 
@@ -51,7 +60,7 @@ def state_schemas(program: BudgetedProgram) -> dict[str, pa.Schema]:
         for side in (level.left, level.right):
             schemas[side.name] = side_schema(level, side)
             if is_sampled(level):
-                schemas[f"{side.name}_shed"] = side_schema(level, side)
+                schemas[f"{side.name}_shed"] = sample_schema(level, side)
     for number, term in enumerate(program.terms):
         if term.set_schema is not None:
             schemas[f"t{number}"] = term.set_schema
@@ -77,7 +86,10 @@ class ShardBatch:
         self._program = program
         self._choice = choice
         self._batch = batch
-        self._rng = np.random.default_rng([batch, shard])
+        self._seed = (batch, shard)
+        self._rng = np.random.default_rng(self._seed)
+        # Samples of shed tuples must not depend on the choice of what is shed, nor be alike in all queries.
+        self._sampling = self._rng
         self._tables = dict(tables)
         learned = self._tables.pop(LEARNED, _LEARNED_SCHEMA.empty_table()).to_pydict()
         self._known: dict[str, bytes] = dict(zip(learned["name"], learned["data"], strict=True))
@@ -95,8 +107,8 @@ class ShardBatch:
             if (held := self._create_result_store(f"t{number}", term)) is not None
         }
         self.shed = 0
-        self._missed_before = self._sum_missed_in_joins()
-        self._missed_in_held = MissedEstimate()
+        lost = json.loads(self._known.get(LOST_ROWS, b"{}"))
+        self._lost_rows = LostRows(**lost)  # over all batches
 
     def _create_join(self, select: SelectProgram, number: int) -> LevelJoin:
         models = self._choice.models
@@ -124,6 +136,7 @@ class ShardBatch:
     def run(self, arrivals: Mapping[str, Arrivals]) -> Iterator[pa.Table]:
         """Run the batch.  Result tables have the columns ``o0 …``, ``w`` (the weight) and ``retracted``."""
         self._arrived = sum(each.count for each in arrivals.values())
+        self._sampling = np.random.default_rng([*self._seed, _digest(arrivals.values())])
         levels = iter(self._levels)
         for number, term in enumerate(self._program.terms):
             matches = [self._find_matches(select, next(levels), arrivals) for select in term.selects]
@@ -138,7 +151,7 @@ class ShardBatch:
         for name, held in self._held.items():
             self._tables[name] = held.held
             self.shed += held.shed
-            self._missed_in_held += held.missed
+            self._lost_rows += held.counted
         self._shed_tuples()
 
     def _find_matches(
@@ -157,13 +170,28 @@ class ShardBatch:
         return found
 
     @property
-    def missed(self) -> MissedEstimate:
-        """The estimated number of results that this batch missed."""
-        return self._missed_in_held + (self._sum_missed_in_joins() - self._missed_before)
+    def shards(self) -> int:
+        return self._program.shards
 
-    def _sum_missed_in_joins(self) -> MissedEstimate:
-        """The results missed over all batches: those of each level, times the fan-out of the levels above."""
-        found = MissedEstimate()
+    @property
+    def has_interval(self) -> bool:
+        """Whether the limits of the estimate are known: the fan-out of further levels has no known error."""
+        return all(len(levels) <= 1 for levels in self._levels)
+
+    @property
+    def found(self) -> int:
+        """The matches found over all batches; those of the last level of each join."""
+        if not any(self._levels):
+            return self._lost_rows.found
+        return sum(levels[-1].found for levels in self._levels if levels)
+
+    @property
+    def missed(self) -> MissedEstimate:
+        """The estimated number of matches missed over all batches, and rows lost by DISTINCT and GROUP BY.
+
+        What a level misses is multiplied by the fan-out of the levels above.
+        """
+        found = estimate_from_expectation(self._lost_rows.lost, self._lost_rows.variance)
         for levels in self._levels:
             for number, join in enumerate(levels):
                 found += join.missed.scale(_fan_out(levels[number + 1 :]))
@@ -198,7 +226,7 @@ class ShardBatch:
             self.shed += total - room
         parts = np.split(stays, np.cumsum([table.num_rows for table in candidates])[:-1])
         for number, join in enumerate(joins):
-            join.keep(parts[2 * number : 2 * number + 2], self._rng)
+            join.keep(parts[2 * number : 2 * number + 2], self._sampling)
 
     def rebalance(self, samples: Sequence[tuple[int, pa.Table]]) -> None:
         """Divide the budget among the shards for the next batch, by samples of the join keys."""
@@ -224,7 +252,8 @@ class ShardBatch:
 
     def state(self) -> dict[str, pa.Table]:
         """The tables of the state, by name."""
-        known: dict[str, bytes] = {SHARD_BUDGETS: self._budgets.save()}
+        lost = json.dumps(asdict(self._lost_rows)).encode()
+        known: dict[str, bytes] = {SHARD_BUDGETS: self._budgets.save(), LOST_ROWS: lost}
         for join in (join for levels in self._levels for join in levels):
             known |= join.statistics()
         known |= {name: held.filter.save() for name, held in self._held.items()}
@@ -256,6 +285,12 @@ def merge_task_rows(leaf: LeafProgram, parts: Sequence[TaskRows]) -> Arrivals:
         recent = part.recent if len(part.recent) < part.count else np.concatenate([recent, part.recent])
         count += part.count
     return Arrivals(pa.concat_tables(tables), np.concatenate(places), count, recent)
+
+
+def _digest(arrivals: Iterable[Arrivals]) -> int:
+    """A number that depends on some rows of a batch, and is the same if the batch is repeated."""
+    rows = [each.rows.slice(0, _DIGESTED_ROWS).to_pylist() for each in arrivals]
+    return zlib.crc32(repr(rows).encode())
 
 
 def _fan_out(levels: Sequence[LevelJoin]) -> float:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from millpond.engines.budgeted.missed_results import (
-    AmsSketch,
-    MissedEstimate,
-    choose_replacements,
-    count_equal_pairs,
-)
+from millpond.engines.budgeted.missed_results import MissedEstimate
 from millpond.engines.budgeted.program import JoinKeyKind, LevelProgram, SideProgram
-from millpond.engines.budgeted.tuple_scores import COUNTERS, CandidateTuples, LevelScorer
+from millpond.engines.budgeted.shed_keys import SKETCHES, ShedKeys, estimate_pairs
+from millpond.engines.budgeted.shed_sample import (
+    SAMPLE_COLUMNS,
+    SampleMoments,
+    count_matches,
+    start_sample,
+    thin_sample,
+)
+from millpond.engines.budgeted.tuple_scores import CandidateTuples, LevelScorer
 from millpond.models.array_types import Bools, Floats, Ints
 from millpond.runtime.duckdb import DuckDb
 
-# Size of the sample that represents the shed tuples, where the join is not an equality join.
-SAMPLE_SIZE = 1024
+# Tuples in the sample that represents the tuples shed on a side, with and without an equality.
+EQUALITY_SAMPLE, OTHER_SAMPLE = 4096, 1024
+# The join keys that the results of a level are recorded with for the models of the level above.
+RECENT_KEYS = 1024
 # What is stored of a tuple besides its columns and its join key: the position in a sliding window, the times
 # of its arrival and of its last match, and the number of matches.
 _STATISTICS = [("place", pa.float64()), ("came", pa.float64()), ("used", pa.float64()), ("uses", pa.int64())]
@@ -47,9 +53,14 @@ def side_schema(level: LevelProgram, side: SideProgram) -> pa.Schema:
     return pa.schema([*side.schema, ("v", number), *_STATISTICS])
 
 
+def sample_schema(level: LevelProgram, side: SideProgram) -> pa.Schema:
+    """The schema of the sample of the tuples shed on one side of a join."""
+    return pa.schema([*side_schema(level, side), *SAMPLE_COLUMNS])
+
+
 def is_sampled(level: LevelProgram) -> bool:
-    """Whether a sample represents the shed tuples; otherwise an AMS sketch does."""
-    return level.kind in (JoinKeyKind.BAND, JoinKeyKind.NOTHING)
+    """Whether a sample represents the shed tuples; otherwise their join keys say which pairs are missed."""
+    return not (level.kind.is_equality and level.exact)
 
 
 class LevelJoin:
@@ -74,11 +85,13 @@ class LevelJoin:
         self._tables = tables
         self._sides = (level.left, level.right)
         self._schemas = [side_schema(level, side) for side in self._sides]
-        self._shed = [AmsSketch(max(1, COUNTERS // shards)) for _ in self._sides]
+        self._shed_keys = [ShedKeys(shards) for _ in self._sides]
         self._clock = 0.0
-        self._counts = {"found": 0, "pairs": 0, "left": 0}  # over all batches
-        self._shed_counts = [0, 0]
-        self.missed = MissedEstimate()  # over all batches
+        # Over all batches: the results found and the tuples from the left; estimates of the missed pairs, one
+        # for each sketch; moments of the estimate from samples.
+        self._counts = {"found": 0, "left": 0}
+        self._missed_pairs = np.zeros(SKETCHES)
+        self._missed_in_sample = SampleMoments()
         self.candidates: list[pa.Table] = []
         self._load(known)
 
@@ -88,7 +101,7 @@ class LevelJoin:
         """The results of the level below as arrivals on the left of this one."""
         values = self._join_keys(self.level.left, found)
         count = found.num_rows
-        return Arrivals(found, np.arange(count), count, values[-SAMPLE_SIZE:])
+        return Arrivals(found, np.arange(count), count, values[-RECENT_KEYS:])
 
     def join(self, left: Arrivals, right: Arrivals, outputs: str) -> pa.Table:
         """Returns the results of the batch, and sets the candidates for keeping."""
@@ -98,8 +111,9 @@ class LevelJoin:
         new = [self._to_tuples(i, each, span) for i, each in enumerate(arrivals)]
         values = [table.column("v").to_numpy() for table in new]
         found = self._find_results(outputs, old, new)
-        self._count_results(old, new, found.num_rows)
-        self.missed += self._estimate_missed(values, new)
+        self._counts["found"] += found.num_rows
+        self._counts["left"] += new[0].num_rows
+        self._count_missed(values, new)
         old = [self._count_uses(table, values[1 - i]) for i, table in enumerate(old)]
         for i, each in enumerate(arrivals):
             positions = new[i].column("place").to_numpy()
@@ -163,16 +177,21 @@ class LevelJoin:
 
     # --- found and missed results -------------------------------------------------------------------
 
-    def _count_results(self, old: Sequence[pa.Table], new: Sequence[pa.Table], found: int) -> None:
-        """Count the results, and the pairs of equal join keys, not all of which are results."""
-        self._counts["found"] += found
-        self._counts["left"] += new[0].num_rows
-        if self.level.kind.is_equality and not self.level.exact:
-            old_left, old_right, new_left, new_right = (
-                table.column("v").to_numpy() for table in (*old, *new)
-            )
-            self._counts["pairs"] += count_equal_pairs(new_left, np.concatenate([old_right, new_right]))
-            self._counts["pairs"] += count_equal_pairs(old_left, new_right)
+    @property
+    def found(self) -> int:
+        """The number of results over all batches."""
+        return self._counts["found"]
+
+    @property
+    def missed(self) -> MissedEstimate:
+        """The results that tuples shed earlier would have had, over all batches."""
+        if not is_sampled(self.level):
+            return estimate_pairs(self._missed_pairs)
+        samples = [self._tables.get(_sample_name(side)) for side in self._sides]
+        weights = [
+            pc.mean(sample.column("weight")).as_py() or 0.0 for sample in samples if sample is not None
+        ]
+        return self._missed_in_sample.estimate(max(weights, default=0.0))
 
     @property
     def fan_out(self) -> float:
@@ -180,32 +199,33 @@ class LevelJoin:
         found = self._counts["found"] + max(self.missed.value, 0.0)
         return found / self._counts["left"] if self._counts["left"] else 1.0
 
-    def _estimate_missed(self, values: Sequence[Ints | Floats], new: Sequence[pa.Table]) -> MissedEstimate:
-        """The results that the arrivals would have had with tuples shed earlier."""
-        if is_sampled(self.level):
-            return self._estimate_by_sample(0, new[1]) + self._estimate_by_sample(1, new[0])
-        pairs = self._shed[0].estimate_pairs(values[1])  # type: ignore[arg-type]
-        pairs += self._shed[1].estimate_pairs(values[0])  # type: ignore[arg-type]
-        if self.level.exact:
-            return pairs
-        passing = (self._counts["found"] + 1) / (self._counts["pairs"] + 1)
-        return pairs.scale(min(passing, 1.0))
+    def _count_missed(self, values: Sequence[Ints | Floats], new: Sequence[pa.Table]) -> None:
+        """Count the results that the arrivals would have had with tuples shed earlier."""
+        for side in (0, 1):
+            if is_sampled(self.level):
+                self._count_missed_in_sample(side, new[1 - side])
+            else:
+                self._missed_pairs += self._shed_keys[side].count_pairs(values[1 - side])  # type: ignore[arg-type]
 
-    def _estimate_by_sample(self, side: int, arrived: pa.Table) -> MissedEstimate:
-        """The results of the tuples shed on a side with the arrivals on the other, from the sample."""
-        sample = self._tables.get(f"{self._sides[side].name}_shed")
+    def _count_missed_in_sample(self, side: int, arrived: pa.Table) -> None:
+        """Count the results of the sampled tuples of a side with the arrivals on the other."""
+        name = _sample_name(self._sides[side])
+        sample = self._tables.get(name)
         if sample is None or not sample.num_rows or not arrived.num_rows:
-            return MissedEstimate()
-        weight = self._shed_counts[side] / sample.num_rows
+            return
         own, other = ("l", "r") if side == 0 else ("r", "l")
         found = self._engine.query(
-            f"SELECT count(*) AS pairs FROM (SELECT row_number() OVER () AS number, * FROM sample) {own}, "
-            f"arrived {other} WHERE {self.level.condition} GROUP BY {own}.number",
-            {"sample": sample, "arrived": arrived},
+            f"SELECT {own}.number AS number, count(*) AS matches FROM sample {own}, arrived {other} "
+            f"WHERE {self.level.condition} GROUP BY {own}.number",
+            {
+                "sample": sample.append_column("number", pa.array(np.arange(sample.num_rows))),
+                "arrived": arrived,
+            },
         )
-        pairs = found.column("pairs").to_numpy().astype(np.float64)
-        variance = weight * max(weight - 1, 0.0) * float(np.square(pairs).sum())
-        return MissedEstimate(weight * float(pairs.sum()), variance)
+        matches = np.zeros(sample.num_rows)
+        matches[found.column("number").to_numpy()] = found.column("matches").to_numpy()
+        added, self._tables[name] = count_matches(sample, matches)
+        self._missed_in_sample += added
 
     # --- keeping -------------------------------------------------------------------------------------
 
@@ -239,29 +259,33 @@ class LevelJoin:
             if is_sampled(self.level):
                 self._add_to_sample(side, shed, rng)
             else:
-                self._shed[side].add(shed.column("v").to_numpy())
-            self._shed_counts[side] += shed.num_rows
+                self._shed_keys[side].add(shed.column("v").to_numpy())
 
     def _add_to_sample(self, side: int, shed: pa.Table, rng: np.random.Generator) -> None:
-        name = f"{self._sides[side].name}_shed"
-        sample = self._tables.get(name, shed.schema.empty_table())
-        positions, chosen = choose_replacements(
-            rng, SAMPLE_SIZE, self._shed_counts[side], sample.num_rows, shed.num_rows
-        )
-        size = max(sample.num_rows, int(positions.max()) + 1 if len(positions) else 0)
-        source = np.arange(size)
-        source[positions] = sample.num_rows + chosen
-        self._tables[name] = pa.concat_tables([sample, shed]).take(pa.array(source))
+        name = _sample_name(self._sides[side])
+        schema = sample_schema(self.level, self._sides[side])
+        sample = start_sample(shed, schema)
+        if name in self._tables:
+            sample = pa.concat_tables([self._tables[name], sample])
+        size = EQUALITY_SAMPLE if self.level.kind.is_equality else OTHER_SAMPLE
+        if sample.num_rows > size:
+            values, places = (sample.column(each).to_numpy() for each in ("v", "place"))
+            sample = thin_sample(sample, self._scorer.match_rates(side, values, places), size, rng)
+        self._tables[name] = sample
 
     # --- statistics that are part of the state -------------------------------------------------------
 
     def statistics(self) -> dict[str, bytes]:
         """The statistics over all batches, by name, for the state."""
         name = self.level.left.name
-        missed = [self.missed.value, self.missed.variance]
-        counts = {"clock": self._clock, "counts": self._counts, "shed": self._shed_counts, "missed": missed}
+        counts = {
+            "clock": self._clock,
+            "counts": self._counts,
+            "missed pairs": self._missed_pairs.tolist(),
+            "missed in sample": asdict(self._missed_in_sample),
+        }
         known = {f"{name}/counts": json.dumps(counts).encode()}
-        for side, (shed, partner) in enumerate(zip(self._shed, self._scorer.partners, strict=True)):
+        for side, (shed, partner) in enumerate(zip(self._shed_keys, self._scorer.partners, strict=True)):
             known[f"{name}/{side}/shed"] = shed.save()
             known |= {f"{name}/{side}/{key}": data for key, data in partner.state().items()}
         return known
@@ -271,8 +295,14 @@ class LevelJoin:
         if f"{name}/counts" not in known:
             return
         counts = json.loads(known[f"{name}/counts"])
-        self._clock, self._counts, self._shed_counts = counts["clock"], counts["counts"], counts["shed"]
-        self.missed = MissedEstimate(*counts["missed"])
-        for side, (shed, partner) in enumerate(zip(self._shed, self._scorer.partners, strict=True)):
+        self._clock, self._counts = counts["clock"], counts["counts"]
+        self._missed_pairs = np.array(counts["missed pairs"])
+        self._missed_in_sample = SampleMoments(**counts["missed in sample"])
+        for side, (shed, partner) in enumerate(zip(self._shed_keys, self._scorer.partners, strict=True)):
             shed.load(known[f"{name}/{side}/shed"])
             partner.load({key: known[f"{name}/{side}/{key}"] for key in ("known", "frequencies")})
+
+
+def _sample_name(side: SideProgram) -> str:
+    """The name of the table with the sample of the tuples shed on a side."""
+    return f"{side.name}_shed"

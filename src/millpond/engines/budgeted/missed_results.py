@@ -1,93 +1,61 @@
-"""Estimates how many results a join misses because tuples were shed.
+"""Estimates how many results a join misses because tuples were shed, with a 95 % confidence interval.
 
-For equality joins, an AMS sketch summarises the join keys of shed tuples; its product with a sketch of the
-arrivals is an unbiased estimate of the number of matching pairs (Alon, Gibbons, Matias, Szegedy: "Tracking
-Join and Self-Join Sizes in Limited Storage").  For other conditions, a random sample represents the shed
-tuples.
+Equality joins count the keys of shed tuples (``shed_keys``), other joins weigh a sample of the shed tuples
+(``shed_sample``).  Both estimates are unbiased.
 """
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
+from math import sqrt
 
-import numpy as np
-
-from millpond.engines.budgeted.hashing import hash_to_buckets, hash_to_signs
-from millpond.models.array_types import Floats, Ints
+# The confidence of every interval, and the quantile of the normal distribution that belongs to it.
+CONFIDENCE = 0.95
+QUANTILE = 1.959964
 
 
 @dataclass(frozen=True)
 class MissedEstimate:
-    """An estimated number of results, and the variance of its error."""
+    """An estimated number of results, and the squared distances of the limits of its interval.
+
+    Independent estimates add up: the squared distances do, as variances do (Zou and Donner: "Construction of
+    confidence limits about effect measures", the MOVER method).
+    """
 
     value: float = 0.0
-    variance: float = 0.0
+    below: float = 0.0
+    above: float = 0.0
 
     def __add__(self, other: MissedEstimate) -> MissedEstimate:
-        return MissedEstimate(self.value + other.value, self.variance + other.variance)
-
-    def __sub__(self, other: MissedEstimate) -> MissedEstimate:
-        """What was added since the earlier estimate ``other``."""
-        return MissedEstimate(self.value - other.value, self.variance - other.variance)
+        return MissedEstimate(self.value + other.value, self.below + other.below, self.above + other.above)
 
     def scale(self, factor: float) -> MissedEstimate:
-        return MissedEstimate(self.value * factor, self.variance * factor * factor)
+        return MissedEstimate(self.value * factor, self.below * factor**2, self.above * factor**2)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        return find_limits(self.value, self.below, self.above)
 
 
-class AmsSketch:
-    """An AMS sketch of the join keys of the tuples shed on one side."""
-
-    def __init__(self, width: int) -> None:
-        self._counters = np.zeros(width)
-
-    def add(self, values: Ints) -> None:
-        if len(values):
-            self._counters += _sum_signs(values, len(self._counters))
-
-    def estimate_pairs(self, arrived: Ints) -> MissedEstimate:
-        """The pairs of equal values between the shed tuples and the arrivals."""
-        if not len(arrived) or not self._counters.any():
-            return MissedEstimate()
-        other = _sum_signs(arrived, len(self._counters))
-        moments = np.square(self._counters).sum() * np.square(other).sum()
-        return MissedEstimate(float((self._counters * other).sum()), float(moments) / len(self._counters))
-
-    def save(self) -> bytes:
-        return zlib.compress(self._counters.astype(np.float32).tobytes(), 1)
-
-    def load(self, data: bytes) -> None:
-        self._counters = np.frombuffer(zlib.decompress(data), np.float32).astype(np.float64)
+def find_limits(value: float, below: float, above: float) -> tuple[float, float]:
+    """The interval of a number that is not negative, from the squared distances of its limits."""
+    return max(0.0, value - sqrt(below)), max(0.0, value + sqrt(above))
 
 
-def _sum_signs(values: Ints, width: int) -> Floats:
-    """The sum of the signs of the values in each bucket."""
-    return np.asarray(np.bincount(hash_to_buckets(values, width), hash_to_signs(values), width), np.float64)
+def estimate_from_moments(value: float, variance: float, step: float) -> MissedEstimate:
+    """The interval of a skewed estimate: a score interval, exact to the second order for a Poisson count.
 
-
-def count_equal_pairs(left: Ints, right: Ints) -> int:
-    """The exact number of pairs of equal values."""
-    if not len(left) or not len(right):
-        return 0
-    values, counts = np.unique(left, return_counts=True)
-    others, times = np.unique(right, return_counts=True)
-    at = np.searchsorted(values, others)
-    known = (at < len(values)) & (values[np.minimum(at, len(values) - 1)] == others)
-    return int(counts[at[known]] @ times[known])
-
-
-def choose_replacements(
-    rng: np.random.Generator, size: int, seen: int, sample: int, new: int
-) -> tuple[Ints, Ints]:
-    """Reservoir sampling (algorithm R) of ``new`` items at once.
-
-    The reservoir has room for ``size`` items and holds ``sample`` of the ``seen`` ones.  Returns its
-    positions that are overwritten and the numbers of the new items that go there; where a position occurs
-    several times, the last one counts.
+    The estimate grows in steps: each observed event adds about ``step`` to it.  With many events this is the
+    usual interval, with none it still reaches up to what no event is compatible with.
     """
-    free = max(0, min(size - sample, new))
-    numbers = np.arange(free, new)
-    chosen = rng.integers(0, seen + numbers + 1)
-    hit = chosen < size
-    positions = np.concatenate([np.arange(sample, sample + free), chosen[hit]])
-    return positions, np.concatenate([np.arange(free), numbers[hit]])
+    centre = QUANTILE**2 * step / 2
+    half = QUANTILE * sqrt(variance + (QUANTILE * step / 2) ** 2)
+    return MissedEstimate(value, min(half - centre, value) ** 2, (half + centre) ** 2)
+
+
+def estimate_from_expectation(mean: float, variance: float) -> MissedEstimate:
+    """The interval of a random number of events whose distribution is known: skewed as a Poisson count."""
+    if variance <= 0:
+        return MissedEstimate(mean)
+    spread, shift = QUANTILE * sqrt(variance), (QUANTILE**2 - 1) / 6
+    return MissedEstimate(mean, max(0.0, spread - shift + 0.5) ** 2, (spread + shift + 0.5) ** 2)

@@ -64,9 +64,7 @@ class LevelScorer:
                 return tuples.uses.astype(np.float64)
             case "rand":
                 return rng.random(len(tuples.came))
-        low, high = self._level.low, self._level.high
-        if side == 1:  # the band as seen from the right side
-            low, high = (None if high is None else -high), (None if low is None else -low)
+        low, high = self._limits_of(side)
         partner = self.partners[1 - side]
         if self._choice.name == "prob":
             return partner.match_rates(tuples.value, low, high)
@@ -77,6 +75,23 @@ class LevelScorer:
             left = np.maximum(partner.front.steps_until(tuples.place + high), 0.0)
             benefit = benefit * -np.expm1(-left / alpha)
         return benefit
+
+    def match_rates(self, side: int, values: Ints | Floats, places: Floats) -> Floats:
+        """The share of arrivals that are expected to match each tuple of a side, from those seen so far.
+
+        Tuples that have left the sliding window, as far as known, are expected to match a little.
+        """
+        low, high = self._limits_of(side)
+        partner = self.partners[1 - side]
+        rates = partner.match_rates(values, low, high)
+        if self._level.windowed and high is not None:
+            rates = np.where(partner.front.steps_until(places + high) < 0, rates / 100, rates)
+        return rates
+
+    def _limits_of(self, side: int) -> tuple[float | None, float | None]:
+        """The band or window as seen from a side."""
+        low, high = self._level.low, self._level.high
+        return (low, high) if side == 0 else (None if high is None else -high, None if low is None else -low)
 
     def scores_by_model(self, side: int, values: Ints, clock: float) -> Floats | None:
         """The expected benefit of join keys of a side; None where their partners have no model."""

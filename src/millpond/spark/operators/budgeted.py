@@ -10,15 +10,13 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import floor
-from typing import ClassVar
+from math import ceil, floor
 
 import numpy as np
 import pyarrow as pa
 
 from millpond.engines.budgeted.execute import ShardBatch, TaskRows, merge_task_rows, state_schemas
 from millpond.engines.budgeted.level_join import Arrivals
-from millpond.engines.budgeted.missed_results import MissedEstimate
 from millpond.engines.budgeted.program import BudgetedProgram, LeafProgram
 from millpond.engines.budgeted.shard_budgets import SAMPLE_SCHEMA, sample_keys
 from millpond.models.array_types import Ints
@@ -34,7 +32,7 @@ ORDER, SHARD = "_order", "_shard"
 # How many of a task's most recent values are sent to every shard.
 RECENT = 1000
 _LEAF = struct.Struct("<i")
-_TOTALS = struct.Struct("<dqdq")
+_REPORTED = struct.Struct("<q")
 
 
 @dataclass(frozen=True)
@@ -122,25 +120,22 @@ class SheddingProcessor(ShardProcessor):
         db, program = get_worker_duckdb(), self.program
         schemas = state_schemas(program)
         data = self.get_value(WHOLE)
-        totals, batch = MissedTotals(), 0
+        reported, batch = 0, 0
         tables: dict[str, pa.Table] = {}
         if data is not None:
-            totals = MissedTotals.from_bytes(data)
-            tables, batch = decode_tables(data[MissedTotals.SIZE :], schemas, program.fingerprint)
+            (reported,) = _REPORTED.unpack_from(data)
+            tables, batch = decode_tables(data[_REPORTED.size :], schemas, program.fingerprint)
         work = ShardBatch(db, program, self.choice, shard, tables, batch + 1)
         arrivals, samples = self._unpack(payloads)
         for rows in work.run(arrivals):
             yield from build_result_rows(db, rows, batch + 1)
         work.rebalance(samples)
-        totals, missed, variance = totals.add(work.missed)
-        packed = totals.to_bytes() + encode_tables(work.state(), schemas, program.fingerprint, batch + 1)
+        measures = _measure(work, reported)
+        state = encode_tables(work.state(), schemas, program.fingerprint, batch + 1)
+        packed = _REPORTED.pack(reported + measures[BatchMeasure.MISSED]) + state
         self.put_value(WHOLE, packed)
         yield build_report_row(RowKind.STATE, work.entries, len(packed))
-        for name, value in (
-            (BatchMeasure.SHED, work.shed),
-            (BatchMeasure.MISSED, missed),
-            (BatchMeasure.MISSED_VARIANCE, variance),
-        ):
+        for name, value in measures.items():
             yield build_measure_row(name, value)
 
     def _unpack(self, payloads: Sequence[bytes]) -> tuple[dict[str, Arrivals], list[tuple[int, pa.Table]]]:
@@ -167,35 +162,22 @@ class SheddingProcessor(ShardProcessor):
         return arrivals, samples
 
 
-@dataclass(frozen=True)
-class MissedTotals:
-    """The results missed so far and the variance of that number, as estimated and as reported.
+def _measure(work: ShardBatch, reported: int) -> dict[BatchMeasure, int]:
+    """The measures of a batch, where ``reported`` missed results were reported before.
 
-    Reported numbers are integers that never decrease; a fraction is carried over to a later batch.
+    The reports of missed results are integers that are never negative; their sum is the highest estimate so
+    far.  The other measures are about all batches.  Squared distances are integers too, and limited so that
+    their sum over the shards fits into 64 bits.
     """
-
-    SIZE: ClassVar[int] = _TOTALS.size
-    estimated: float = 0.0
-    reported: int = 0
-    variance: float = 0.0
-    reported_variance: int = 0
-
-    def add(self, missed: MissedEstimate) -> tuple[MissedTotals, int, int]:
-        """The totals after a batch, and the missed rows and variance to report for it."""
-        estimated, variance = self.estimated + missed.value, self.variance + missed.variance
-        more, wider = (
-            max(0, floor(estimated) - self.reported),
-            max(0, floor(variance) - self.reported_variance),
-        )
-        return (
-            MissedTotals(estimated, self.reported + more, variance, self.reported_variance + wider),
-            more,
-            wider,
-        )
-
-    def to_bytes(self) -> bytes:
-        return _TOTALS.pack(self.estimated, self.reported, self.variance, self.reported_variance)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> MissedTotals:
-        return cls(*_TOTALS.unpack_from(data))
+    missed = work.missed
+    most = (1 << 62) // work.shards
+    measures = {
+        BatchMeasure.SHED: work.shed,
+        BatchMeasure.MISSED: max(0, floor(missed.value) - reported),
+        BatchMeasure.ALL_FOUND: work.found,
+        BatchMeasure.ALL_MISSED: round(missed.value),
+    }
+    if work.has_interval:
+        measures[BatchMeasure.MISSED_BELOW] = min(most, ceil(missed.below))
+        measures[BatchMeasure.MISSED_ABOVE] = min(most, ceil(missed.above))
+    return measures

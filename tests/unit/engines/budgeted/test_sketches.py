@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millpond.engines.budgeted import shed_keys
 from millpond.engines.budgeted.bloom_filter import BloomFilter, create_bloom_filter
 from millpond.engines.budgeted.frequency_sketch import FrequencySketch
-from millpond.engines.budgeted.hashing import hash_to_buckets, hash_to_signs
+from millpond.engines.budgeted.hashing import hash_to_buckets, hash_to_cells
 from millpond.engines.budgeted.missed_results import (
-    AmsSketch,
     MissedEstimate,
-    choose_replacements,
-    count_equal_pairs,
+    estimate_from_expectation,
+    estimate_from_moments,
 )
+from millpond.engines.budgeted.shed_keys import SKETCHES, ShedKeys, estimate_pairs
+from millpond.engines.budgeted.shed_sample import (
+    SAMPLE_COLUMNS,
+    SampleMoments,
+    choose_by_priority,
+    count_matches,
+    start_sample,
+    thin_sample,
+)
+from millpond.models.array_types import Ints
 
 integers = st.lists(st.integers(-(2**62), 2**62), max_size=60)
 
@@ -27,63 +38,111 @@ def array(values: list[int]) -> np.ndarray:
 # --- missed pairs ------------------------------------------------------------------------------------
 
 
+def count_pairs(left: Ints, right: Ints) -> int:
+    return int((left[:, None] == right[None, :]).sum())
+
+
 @settings(deadline=None)
-@given(integers, integers)
-def test_equal_pairs_are_counted_exactly(left: list[int], right: list[int]) -> None:
-    right = right + left[:5]
-    assert count_equal_pairs(array(left), array(right)) == sum(a == b for a in left for b in right)
+@given(st.lists(integers, max_size=4), integers)
+def test_pairs_of_few_keys_are_counted_exactly(shed: list[list[int]], came: list[int]) -> None:
+    keys = ShedKeys(1)
+    for values in shed:
+        keys.add(array(values))
+    every = array([value for values in shed for value in values])
+    came += every.tolist()[::2]
+    found = estimate_pairs(keys.count_pairs(array(came)))
+    assert found == MissedEstimate(count_pairs(every, array(came)))
 
 
-def test_the_ams_estimate_is_unbiased_and_its_variance_is_right() -> None:
-    """Over many sets of values, the mean error is zero and its spread is the estimated deviation."""
+def test_the_interval_of_an_equality_join_contains_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are shed and arrive in four batches; the sketches forget nothing and are not biased."""
+    monkeypatch.setattr(shed_keys, "EXACT_KEYS", 8)
+    monkeypatch.setattr(shed_keys, "COUNTERS", 1 << 10)
     rng = np.random.default_rng(1)
-    errors, deviations = [], []
-    for _ in range(300):
-        keys = rng.integers(-(2**60), 2**60, 400)
-        gone, came = rng.choice(keys, 3000), rng.choice(keys, 500)
-        sketch = AmsSketch(256)
-        sketch.add(gone)
-        found = sketch.estimate_pairs(came)
-        errors.append(found.value - count_equal_pairs(gone, came))
-        deviations.append(found.variance**0.5)
-    spread = float(np.std(errors))
-    assert abs(np.mean(errors)) < 3 * spread / np.sqrt(len(errors))
-    assert 0.6 < spread / float(np.mean(deviations)) < 1.4
+    covered, errors = 0, []
+    for _ in range(150):
+        keys, shed, pairs, truth = ShedKeys(1), array([]), np.zeros(SKETCHES), 0
+        known = rng.integers(-(2**60), 2**60, 60)
+        for _ in range(4):
+            came, gone = rng.choice(known, 50), rng.choice(known, 80)
+            pairs += keys.count_pairs(came)
+            truth += count_pairs(shed, came)
+            keys.add(gone)
+            shed = np.concatenate([shed, gone])
+        found = estimate_pairs(pairs)
+        low, high = found.limits
+        covered += low <= truth <= high
+        errors.append((found.value - truth) / truth)
+    assert 0.9 <= covered / 150 <= 0.99
+    assert abs(np.mean(errors)) < 4 * np.std(errors) / np.sqrt(150) < 0.02
 
 
-def test_few_values_in_many_counters_are_estimated_exactly() -> None:
-    sketch = AmsSketch(1 << 16)
-    sketch.add(np.repeat(np.arange(20), 7))
-    assert sketch.estimate_pairs(np.arange(10)).value == 70
-
-
-def test_an_ams_sketch_is_restored_from_its_state() -> None:
-    sketch, again = AmsSketch(1024), AmsSketch(1024)
-    sketch.add(np.arange(5000))
-    again.load(sketch.save())
-    assert again.estimate_pairs(np.arange(100)) == sketch.estimate_pairs(np.arange(100))
+def test_shed_keys_are_restored_from_their_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shed_keys, "EXACT_KEYS", 100)
+    keys, again = ShedKeys(1), ShedKeys(1)
+    keys.add(np.arange(5000) % 700)
+    again.load(keys.save())
+    for each in (keys, again):
+        each.add(np.arange(300))
+    assert (again.count_pairs(np.arange(800)) == keys.count_pairs(np.arange(800))).all()
 
 
 def test_estimates_add_up() -> None:
-    assert MissedEstimate(3, 4) + MissedEstimate(1, 2).scale(3) == MissedEstimate(6, 22)
+    assert MissedEstimate(3, 4, 5) + MissedEstimate(1, 2, 0).scale(3) == MissedEstimate(6, 22, 5)
+    assert MissedEstimate(10, 36, 400).limits == (4, 30) and MissedEstimate(1, 36, 4).limits == (0, 3)
 
 
-def test_reservoir_sampling_is_uniform() -> None:
-    """A reservoir of 20 gets 100 items in three lots."""
+def test_the_interval_of_a_count_is_right_from_no_event_on() -> None:
+    """A tenth of the events is seen; on average, the interval contains their number in 95 % of cases."""
+    rng = np.random.default_rng(3)
+    truth = np.repeat(np.arange(20, 400, 10), 200)
+    seen = rng.binomial(truth, 0.1)
+    limits = [estimate_from_moments(10 * n, 90 * n, 9).limits for n in seen]
+    covered = [low <= true <= high for true, (low, high) in zip(truth, limits, strict=True)]
+    assert 0.94 <= np.mean(covered) <= 0.965
+    low, high = estimate_from_moments(0, 0, 10).limits
+    assert low == 0 and 30 < high < 40
+    assert estimate_from_moments(7, 0, 0) == MissedEstimate(7) == estimate_from_expectation(7, 0)
+
+
+def test_priority_sampling_gives_every_item_an_expected_weight_of_one() -> None:
+    """In two steps, of which the second thins what the first has kept."""
     rng = np.random.default_rng(2)
-    hits = np.zeros(100)
-    for _ in range(4000):
-        sample = np.empty(0, np.int64)
-        seen = 0
-        for lot in (np.arange(7), np.arange(7, 40), np.arange(40, 100)):
-            places, chosen = choose_replacements(rng, 20, seen, len(sample), len(lot))
-            grown = np.zeros(min(20, seen + len(lot)), np.int64)
-            grown[: len(sample)] = sample
-            grown[places] = lot[chosen]
-            sample, seen = grown, seen + len(lot)
-        assert len(sample) == 20 == len(set(sample.tolist()))
-        hits[sample] += 1
-    assert abs(hits / 4000 - 0.2).max() < 5 * np.sqrt(0.2 * 0.8 / 4000)
+    rates = np.linspace(0, 1, 60) ** 3
+    total, runs = np.zeros(60), 3000
+    for _ in range(runs):
+        first, weight = choose_by_priority(np.ones(60), rates, 30, rng)
+        kept, weight = choose_by_priority(weight, rates[first], 12, rng)
+        assert len(kept) == 12 and (weight >= 1).all()
+        total[first[kept]] += weight
+    assert abs(total / runs - 1).max() < 0.25 and abs(total.sum() / runs / 60 - 1) < 0.02
+
+
+def test_the_interval_of_a_sample_contains_the_truth() -> None:
+    """Tuples match again and again, some more often than others, while more are shed."""
+    rng = np.random.default_rng(4)
+    schema = pa.schema([("v", pa.float64()), *SAMPLE_COLUMNS])
+    covered, errors = 0, []
+    for _ in range(150):
+        sample, moments, truth = schema.empty_table(), SampleMoments(), 0.0
+        everything = np.empty(0)
+        for _ in range(6):
+            # A tuple matches as often as its number says, in every other batch twice as often.
+            factor = rng.integers(1, 3)
+            truth += factor * everything.sum()
+            added, sample = count_matches(sample, factor * sample.column("v").to_numpy())
+            moments += added
+            shed = np.floor(rng.exponential(3, 150))
+            everything = np.concatenate([everything, shed])
+            sample = pa.concat_tables([sample, start_sample(pa.table({"v": shed}), schema)])
+            rates = sample.column("v").to_numpy() + rng.random(sample.num_rows)
+            sample = thin_sample(sample, rates, 40, rng)
+        found = moments.estimate(10.0)
+        low, high = found.limits
+        covered += low <= truth <= high
+        errors.append((found.value - truth) / truth)
+    assert 0.9 <= covered / 150 <= 0.99
+    assert abs(np.mean(errors)) < 4 * np.std(errors) / np.sqrt(150) < 0.1
 
 
 # --- Bloom filter ------------------------------------------------------------------------------------
@@ -144,11 +203,14 @@ def test_buckets_and_signs_depend_only_on_the_value(bits: int, values: list[int]
     width = 1 << bits
     found = hash_to_buckets(array(values), width)
     assert ((found >= 0) & (found < width)).all()
-    assert set(hash_to_signs(array(values)).tolist()) <= {1.0, -1.0}
     assert (hash_to_buckets(array(values)[::-1], width)[::-1] == found).all()
+    for buckets, signs in hash_to_cells(array(values), width, 5, 3):
+        assert ((buckets >= 0) & (buckets < width)).all() and set(signs.tolist()) <= {1.0, -1.0}
 
 
 def test_consecutive_values_are_spread_evenly_over_buckets() -> None:
     counts = np.bincount(hash_to_buckets(np.arange(64_000), 64), minlength=64)
     assert counts.min() > 800 and counts.max() < 1200
-    assert abs(hash_to_signs(np.arange(64_000)).mean()) < 0.02
+    for buckets, signs in hash_to_cells(np.arange(64_000), 64, 9, 2):
+        counts = np.bincount(buckets, minlength=64)
+        assert counts.min() > 800 and counts.max() < 1200 and abs(signs.mean()) < 0.02
