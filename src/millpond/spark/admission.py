@@ -271,7 +271,7 @@ def _preview_budgets(query: Query, folder: Path) -> str:
     if advice.grows:
         last = (
             f"No budget finds nearly all results for ever: longer streams need more than {best.memory:,} "
-            f"tuples. Start with --memory {best.memory}; the run says what it misses."
+            f"tuples.\nStart with --memory {best.memory}; the run says what it misses."
         )
     else:
         last = (
