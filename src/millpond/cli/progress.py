@@ -155,7 +155,7 @@ def _totals(snapshot: Snapshot, rate: str = "") -> str:
         parts.append(f"{join_words(many)} above the declared cardinality")
     if snapshot.shed_rows:
         parts.append(f"{snapshot.shed_rows:,} shed")
-        parts.append(f"{_missed(snapshot.missed)} ({snapshot.missed.share_found:.1%} found)")
+        parts.append(_missed(snapshot.missed))
     if snapshot.lookups:
         ratio = snapshot.lookup_hits / snapshot.lookups
         parts.append(f"{snapshot.lookups:,} lookups, {ratio:.1%} from the cache")
@@ -164,14 +164,16 @@ def _totals(snapshot: Snapshot, rate: str = "") -> str:
 
 def _missed(report: MissedReport) -> str:
     """
-    >>> _missed(MissedReport(10, 96_749, 96_102, 97_380)), _missed(MissedReport(10, 7, 7, 7))
-    ('about 96,749 results missed (95% interval: 96,102 to 97,380)', '7 results missed')
+    >>> _missed(MissedReport(400, 600, 580, 630)), _missed(MissedReport(13, 7, 7, 7))
+    ('about 600 results missed (95% interval: 580 to 630; 40.0% found)', '7 results missed (65.0% found)')
     """
+    found = f"{report.share_found:.1%} found"
     if report.low is None or report.high is None:
-        return f"roughly {report.missed:,} results missed (no interval for joins of several levels)"
+        return f"roughly {report.missed:,} results missed (no interval for three or more streams; {found})"
     if report.low == report.high == report.missed:
-        return f"{report.missed:,} results missed"
-    return f"about {report.missed:,} results missed (95% interval: {report.low:,} to {report.high:,})"
+        return f"{report.missed:,} results missed ({found})"
+    interval = f"95% interval: {report.low:,} to {report.high:,}"
+    return f"about {report.missed:,} results missed ({interval}; {found})"
 
 
 def _duration(seconds: float) -> str:

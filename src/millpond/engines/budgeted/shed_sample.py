@@ -23,7 +23,10 @@ SAMPLE_COLUMNS = [("weight", pa.float64()), ("lead", pa.float64()), ("matched", 
 
 @dataclass(frozen=True)
 class SampleMoments:
-    """The estimated number of missed results over all batches, its variance and its third moment."""
+    """The estimated number of missed results over all batches, and its variance.
+
+    ``third`` is the covariance of the two, which makes the interval skewed.
+    """
 
     value: float = 0.0
     variance: float = 0.0
@@ -58,7 +61,7 @@ def count_matches(sample: pa.Table, matches: Floats) -> tuple[SampleMoments, pa.
     variances = weight * matches * (matches * (weight - 1) + 2 * lead)
     matched = matched + matches
     added = SampleMoments(
-        float(weight @ matches), float(variances.sum()), float((variances * weight) @ matched)
+        float(weight @ matches), float(variances.sum()), float((variances * (weight - 1)) @ matched)
     )
     columns = dict(zip(sample.column_names, sample.columns, strict=True))
     columns |= {"lead": pa.array(lead + matches * (weight - 1)), "matched": pa.array(matched)}
