@@ -96,11 +96,7 @@ def test_a_run_on_a_budget_keeps_it_and_estimates_what_it_misses(streams: Stream
     missed = truth.total() - found.total()
     assert abs(sum(batch["missed_rows"] for batch in metrics) - missed) <= max(3, 0.1 * missed)
     assert f"{found.total():,} out" in (printed := capsys.readouterr().err)
-    assert (
-        "470 shed, about" in printed
-        and "results missed" in printed
-        and "10 of at most 10 entries kept" in printed
-    )
+    assert f"470 shed, {missed:,} results missed" in printed and "10 of at most 10 entries kept" in printed
 
 
 def test_a_large_budget_gives_the_exact_answer(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
