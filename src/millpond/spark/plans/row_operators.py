@@ -137,11 +137,19 @@ def translate_watermark(scope: PlanScope, node: PlanNode, needed: Needed, hint: 
     return replace(block, columns={**block.columns, time.expr_id: column})
 
 
+def _select_own(side: PlanNode, needed: Needed) -> Needed:
+    """The needed columns that one side of a join makes; all, if its output is not known."""
+    return needed & {each.expr_id for each in side.output} if side.output else needed
+
+
 def translate_join(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
     condition = node.expression("condition")
     if condition is not None:
         needed = needed | condition.columns
-    sides = [scope.prepare(scope.translate(child, needed, read_name(child))) for child in node.children]
+    sides = [
+        scope.prepare(scope.translate(child, _select_own(child, needed), read_name(child)))
+        for child in node.children
+    ]
     parts = list(split_conjuncts(condition))
     left, right = sides
     columns = {**left.columns, **right.columns}
