@@ -92,11 +92,10 @@ def check(query: str | DataFrame, output_mode: str = "append") -> Verdict | list
         from millpond.spark.plans.check import check_frame
 
         return check_frame(query, output_mode)
-    from millpond.errors import MillpondError
+    from millpond.errors import UsageError
 
-    raise MillpondError(
-        f"there is no query in a {type(query).__name__}", remedy="give SQL text or a streaming DataFrame"
-    )
+    message = f"the query must be SQL text or a streaming DataFrame, not {type(query).__name__}"
+    raise UsageError(message)
 
 
 def sql(
@@ -124,9 +123,12 @@ def watch(spark: SparkSession, callback: Callable[[StateWarning], object] | None
     A warning goes to the logger ``millpond`` and, if it is given, to ``callback``, once for each run of a
     query.  Queries may have been started before or after.  ``stop()`` ends the watch.
     """
+    from millpond.errors import require
+    from millpond.spark.caller_session import check_session
     from millpond.spark.watch import StateWatch
 
-    return StateWatch(spark, callback)
+    require(callback is None or callable(callback), "callback", "a function", callback)
+    return StateWatch(check_session(spark), callback)
 
 
 def lookup(

@@ -113,7 +113,7 @@ def test_plans_are_rendered_as_sql(tables: Tables) -> None:
 @pytest.mark.parametrize(
     ("query", "mode", "message"),
     [
-        (5, "append", "there is no query in a int; give SQL text or a streaming DataFrame"),
+        (5, "append", "the query must be SQL text or a streaming DataFrame, not int"),
         ("range", "append", "the DataFrame is not a streaming one; read its source with spark.readStream"),
         ("rate", "appends", "there is no output mode 'appends'; use append, update, complete"),
     ],

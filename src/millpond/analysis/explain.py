@@ -74,8 +74,9 @@ def headline(verdict: Verdict) -> str:
 
 
 def list_notes(verdict: Verdict) -> list[str]:
-    """Sentences that qualify the verdict: what it assumes, and what is approximate or has no number."""
+    """Sentences about the verdict: what it assumes, what has no number, what Spark itself keeps."""
     published = [f"{verdict.published}."] if verdict.published else []
+    published += [line.text for line in _spark_lines(verdict)]
     if verdict.outcome != BOUNDED:
         return [*(f"assumed: {each}." for each in verdict.assumptions), *published]
     alone = "" if verdict.state.entries != 0 else "Each row is answered by itself and forgotten."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -60,6 +61,13 @@ def test_the_card_says_what_the_text_says(query: str) -> None:
     for line in verdict.explain(10_000).splitlines()[1:]:
         for word in re.findall(r"[\w.]{4,}", line):
             assert word in words, word
+
+
+def test_the_card_of_a_dataframe_says_what_spark_keeps() -> None:
+    verdict = millpond.check(CATALOG + QUERIES[0])
+    assert isinstance(verdict, millpond.Verdict)
+    grows = replace(verdict, spark_state="grows", spark_reasons=("it keeps <every> row",))
+    assert "it keeps &lt;every&gt; row." in grows._repr_html_()
 
 
 def test_the_style_loads_nothing_and_knows_both_themes() -> None:

@@ -247,11 +247,13 @@ STOPPED = SparkSession.__new__(SparkSession)  # as if it had been stopped
 GROWS: Any = millpond.check("CREATE STREAMING TABLE S (a INT); SELECT DISTINCT a FROM S")
 anything: Any = millpond
 CALLS: list[tuple[Callable[[], object], type[Exception], str]] = [
-    (lambda: anything.check(5), TypeError, "must be SQL text"),
-    (lambda: anything.check(None), TypeError, "must be SQL text"),
-    (lambda: anything.check(b"SELECT 1"), TypeError, "must be SQL text"),
-    (lambda: anything.check(Path("query.sql")), TypeError, "must be SQL text"),
+    (lambda: anything.check(5), TypeError, "the query must be SQL text or a streaming"),
+    (lambda: anything.check(None), TypeError, "the query must be SQL text or a streaming"),
+    (lambda: anything.check(b"SELECT 1"), TypeError, "the query must be SQL text or a streaming"),
+    (lambda: anything.check(Path("query.sql")), TypeError, "the query must be SQL text or a streaming"),
     (lambda: anything.check(""), millpond.SqlError, "there is no query in the text; write a SELECT"),
+    (lambda: anything.watch(None), TypeError, "spark must be a SparkSession"),
+    (lambda: anything.watch(STOPPED, 5), TypeError, "callback must be a function, not 5"),
     (lambda: anything.check("SELECT 1 FROM S"), millpond.SqlError, "there is no table S"),
     (lambda: GROWS.witness("3"), TypeError, "n must be a whole number, not '3'"),
     (lambda: GROWS.witness(1.5), TypeError, "n must be a whole number, not 1.5"),

@@ -32,9 +32,7 @@ def check_frame(frame: DataFrame, output_mode: str = "append") -> Verdict:
     A plan with an operator whose state is opaque, or that has no SQL, is undetermined.
     """
     if not isinstance(frame, DataFrame):
-        raise MillpondError(
-            f"there is no query in a {type(frame).__name__}", remedy="give a streaming DataFrame"
-        )
+        raise UsageError(f"the query must be a streaming DataFrame, not {type(frame).__name__}")
     if not hasattr(frame, "_jdf"):
         raise MillpondError(
             "the plans of Spark Connect cannot be read",
