@@ -41,6 +41,14 @@ def find_packages(tables: Iterable[Table]) -> str | None:
     return f"{others},{name_kafka_package()}" if others else name_kafka_package()
 
 
+def has_own_packages() -> bool:
+    """Whether the user's settings add packages or jars to Spark, which may contain other formats."""
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    return (
+        bool(_read_settings()) or re.search(r"--(packages|jars|driver-class-path)\b", arguments) is not None
+    )
+
+
 def name_kafka_package() -> str:
     """The Maven coordinates of the Kafka connector for the installed Spark."""
     found = (

@@ -16,6 +16,7 @@ from millpond.engines.lookup.declaration import is_lookup
 from millpond.errors import MillpondError, RunError, describe_os_error, one_line
 from millpond.query.model import Query, Table
 from millpond.spark.checkpoint import Folders
+from millpond.spark.connectors import has_own_packages
 from millpond.spark.local_files import LocalFiles, find_local_path
 from millpond.spark.options import RunOptions
 
@@ -116,10 +117,10 @@ def _check_source(table: Table, folder: Path, master: str | None) -> Iterator[st
 def _find_misspelt(format_: str) -> str | None:
     """The format that a misspelt one resembles; None if a package may contain it."""
     known = (*FILE_FORMATS, *_OTHER_FORMATS)
-    has_packages = any(word in os.environ.get("PYSPARK_SUBMIT_ARGS", "") for word in ("packages", "jars"))
-    if "." in format_ or format_ in known or has_packages or os.environ.get("SPARK_HOME"):
+    if "." in format_ or format_ in known:
         return None
-    return next(iter(get_close_matches(format_, known, n=1, cutoff=0.75)), None)
+    near = get_close_matches(format_, known, n=1, cutoff=0.75)
+    return near[0] if near and not has_own_packages() else None
 
 
 def _check_header(table: Table, options: Mapping[str, str], where: Path) -> Iterator[str]:

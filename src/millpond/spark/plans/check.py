@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED, Reason, UndeterminedCode, Verdict
-from millpond.errors import MillpondError, SqlError
+from millpond.errors import MillpondError, SqlError, UsageError
 from millpond.frontend.parse import parse
 from millpond.frontend.spark_functions import declare_functions
 from millpond.plan.state import Kept, State, Window
