@@ -178,15 +178,19 @@ def _predict_join(node: PlanNode) -> OperatorState:
     conjuncts = list(split_conjuncts(node.expression("condition")))
     if any(_has_watermark_key(each, left, right) for each in conjuncts):
         return OperatorState(False, "the join forgets rows whose key the watermark has passed")
-    kept = []
+    kept, has_constant = [], False
     for side, other, name in ((left, right, "left"), (right, left, "right")):
-        if not _emits_finitely_many_rows(side) and not _evicts(conjuncts, side, other):
+        bounds = {_find_lower_bound(each, side, other) for each in conjuncts}
+        if not _emits_finitely_many_rows(side) and not _evicts(bounds, side):
             kept.append(name)
+            has_constant |= {"constant", "watermark"} <= bounds
     if not kept:
         return OperatorState(False, "the join forgets rows that are too old for a partner by the watermarks")
     sides = "both sides" if len(kept) == 2 else f"its {kept[0]} side"
     marked = [_has_watermark(side) for side in (left, right)]
-    if all(marked):
+    if has_constant:
+        why = "Spark takes a condition of ON about this side alone for a bound of its time"
+    elif all(marked):
         why = "no condition says how much later a partner may come"
     else:
         why = "there is a watermark on one side only" if any(marked) else "there is no watermark"
@@ -205,17 +209,14 @@ def _has_watermark_key(condition: PlanExpression, left: PlanNode, right: PlanNod
     return _find_delay(left, a) is not None or _find_delay(right, b) is not None
 
 
-def _evicts(conditions: Sequence[PlanExpression], side: PlanNode, other: PlanNode) -> bool:
+def _evicts(bounds: set[str | None], side: PlanNode) -> bool:
     """Whether Spark ever forgets rows of one side of a join, by its watermark.
 
     A condition has to bound a time of the side from below by a time of the other one, which has a watermark.
-    Spark takes the lowest of all lower bounds: a constant one, which stays below the condition of an outer
-    join, keeps every row.
+    Spark takes the lowest of all lower bounds, so that a constant one, which the condition of an outer join
+    can have, keeps every row.
     """
-    if all(each.delay is None for each in side.output):
-        return False
-    bounds = {_find_lower_bound(each, side, other) for each in conditions} - {None}
-    return bounds == {"watermark"}
+    return bounds - {None} == {"watermark"} and any(each.delay is not None for each in side.output)
 
 
 def _find_lower_bound(condition: PlanExpression, side: PlanNode, other: PlanNode) -> str | None:
