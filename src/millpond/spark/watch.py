@@ -24,7 +24,6 @@ from pyspark.sql.streaming.listener import (
 )
 
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
-from millpond.errors import MillpondError
 from millpond.spark.growth import Growth, StateHistory, StateSample
 from millpond.spark.plans.check import check_frame
 
@@ -158,19 +157,6 @@ class StateWatch:
                 self._callback(warning)
             except Exception:
                 _logger.exception("the callback of millpond.watch failed")
-
-
-def start_watch(spark: object, callback: object = None) -> StateWatch:
-    """Watch a session; refuses anything that is no session of classic Spark, or no function."""
-    if not isinstance(spark, SparkSession):
-        found = type(spark).__name__
-        raise MillpondError(
-            f"a {found} cannot be watched", remedy="give a SparkSession, not of Spark Connect"
-        )
-    if callback is not None and not callable(callback):
-        message = f"the callback of a watch is a {type(callback).__name__}"
-        raise MillpondError(message, remedy="give a function of one argument, the warning")
-    return StateWatch(spark, callback)
 
 
 class _Listener(StreamingQueryListener):
