@@ -41,10 +41,6 @@ def run_case(seed: int) -> str:
     return "equal"
 
 
-# The size of the sums behind these does not count as memory, but they tell any number of rows apart.
-_SUMS = ("AVG", "STDDEV", "VAR_POP")
-
-
 def _check_verdict(verdict: Verdict, text: str, seed: int) -> None:
     """A proof of growth must hold on the text of the query; a bounded query must withstand all templates."""
     if verdict.outcome == UNBOUNDED:
@@ -52,7 +48,7 @@ def _check_verdict(verdict: Verdict, text: str, seed: int) -> None:
         catalog = {name: [(c.name, c.type.name) for c in table.columns] for name, table in tables.items()}
         refusal = confirm_time_witness(text, catalog, verdict.witness(3))
         assert refusal is None, f"seed {seed}: {refusal}: {text}"
-    elif verdict.outcome == BOUNDED and seed % 4 == 0 and not any(name in text for name in _SUMS):
+    elif verdict.outcome == BOUNDED and seed % 4 == 0:
         assert find_template(verdict.query) is None, f"seed {seed}: a proof of growth: {text}"
 
 

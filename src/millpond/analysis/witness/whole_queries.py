@@ -63,8 +63,8 @@ def _choose_worlds(witness: Witness, seed: int) -> Trial:
         ends = [k for k in range(n) if (one ^ other) >> k & 1]
         tried += [(s, k) for s in (one, other) for k in (ends[-1], ends[0])]
     halves = _list_halves(n)
-    tried += [(s, k) for s in halves for k in range(0, n, 3)]
-    return Trial(witness, tried, [*apart, halves])
+    tried += [(s, k) for pair in halves for s in pair for k in range(0, n, 3)]
+    return Trial(witness, tried, [*apart, *halves])
 
 
 def _choose_flips(n: int, rng: random.Random) -> list[tuple[int, int]]:
@@ -80,14 +80,18 @@ def try_all(witness: Witness) -> Trial:
     return Trial(witness, product(range(1 << n), range(n)), combinations(range(1 << n), 2))
 
 
-def _list_halves(n: int) -> tuple[int, int]:
-    """Two disjoint subsets with equal sums of low powers, which sums over their rows do not tell apart.
+def _list_halves(n: int) -> list[tuple[int, int]]:
+    """Pairs of subsets with equal sums of low powers, which sums over their rows do not tell apart.
 
-    They divide a power of two of rows by the parity of the bits of their numbers (Prouhet).
+    They divide a power of two of rows by the parity of the bits of their numbers (Prouhet).  The other rows
+    are in both, so that frames of a few rows do not tell them apart either.  There are several pairs, because
+    rounding a sum of floats may tell some of them apart.
     """
-    rows = range(1 << (n.bit_length() - 1))
-    even = sum(1 << k for k in rows if k.bit_count() % 2 == 0)
-    return even, sum(1 << k for k in rows) - even
+    every, size = (1 << n) - 1, 1 << (n.bit_length() - 1)
+    places = [(size, (n - size) // 2), (size // 2, n // 4), (size // 2, n // 2 - size // 8)]
+    odd = [sum(1 << first + k for k in range(rows) if k.bit_count() % 2) for rows, first in places]
+    even = [((1 << rows) - 1 << first) - part for (rows, first), part in zip(places, odd, strict=True)]
+    return [(every - one, every - other) for one, other in zip(odd, even, strict=True)]
 
 
 class Trial:
