@@ -78,14 +78,16 @@ def _policies_help() -> str:
 
 def run(arguments: argparse.Namespace, watch: Callable[[PlannedExperiment], Iterator[Row]]) -> Report:
     """Run the experiment, passing its rows through ``watch`` as they come, and write its files."""
-    from millpond.lab.experiments import EXPERIMENTS, Settings
-    from millpond.lab.figures import draw, save
-    from millpond.lab.results import write_csv
-
     if arguments.seed < 0:
         raise MillpondError("--seed must not be negative", remedy="give 0 or more")
     name: str = arguments.name
     _refuse_unused_options(arguments)
+    _require_files(arguments)
+    # Slow to import, so after the checks.
+    from millpond.lab.experiments import EXPERIMENTS, Settings
+    from millpond.lab.figures import draw, save
+    from millpond.lab.results import write_csv
+
     if name in ON_FILES:
         experiment = _plan_cache(arguments) if name == "cache" else _plan_join(arguments)
     else:
@@ -113,6 +115,16 @@ def _refuse_unused_options(arguments: argparse.Namespace) -> None:
                 f"{arguments.name} does not use --{option}",
                 remedy=f"leave it out; it belongs to {' and '.join(sorted(names))}",
             )
+
+
+def _require_files(arguments: argparse.Namespace) -> None:
+    """Refuse an experiment on files without its files."""
+    if arguments.name == "cache" and arguments.trace is None:
+        raise MillpondError("cache needs a trace", remedy="give --trace FILE, with one key per line")
+    if arguments.name == "join" and (arguments.r is None or arguments.s is None):
+        raise MillpondError("join needs two streams", remedy="give --r FILE and --s FILE, one value per line")
+    if arguments.name in ON_FILES:
+        _parse_sizes(arguments.sizes)
 
 
 def _make_directory(path: str) -> Path:
@@ -150,8 +162,6 @@ def _plan_cache(arguments: argparse.Namespace) -> PlannedExperiment:
     from millpond.lab.workloads import read_keys
     from millpond.models.segments import split_into_segments
 
-    if arguments.trace is None:
-        raise MillpondError("cache needs a trace", remedy="give --trace FILE, with one key per line")
     sizes = _parse_sizes(arguments.sizes)
     keys = read_keys(arguments.trace)
     if arguments.quick:
@@ -167,8 +177,6 @@ def _plan_join(arguments: argparse.Namespace) -> PlannedExperiment:
     from millpond.lab.experiments import compare_on_streams
     from millpond.lab.workloads import read_keys
 
-    if arguments.r is None or arguments.s is None:
-        raise MillpondError("join needs two streams", remedy="give --r FILE and --s FILE, one value per line")
     sizes = _parse_sizes(arguments.sizes)
     slow = ("flowexpect", "heeb-adaptive") if arguments.quick else ("flowexpect",)
     known = policy_names(Use.LAB_JOIN)
