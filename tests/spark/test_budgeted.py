@@ -143,7 +143,7 @@ def test_a_bounded_query_needs_no_budget(streams: Streams) -> None:
     [
         (["--memory", "0"], "a budget of 0 tuples keeps nothing; give at least 1"),
         (["--memory", "5", "--policy", "best"], "there is no policy 'best'; choose from auto,"),
-        (["--policy", "lru"], "--policy has no effect without a budget; give --memory N too"),
+        (["--policy", "lru"], "--policy has no effect without a budget; give --memory N, too"),
     ],
 )
 def test_wrong_options_are_refused(

@@ -150,7 +150,7 @@ def test_lab_join_identifies_the_streams(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["fig99"], "invalid choice"),
+        (["fig99"], "there is no 'fig99'"),
         (["fig8", "--trace", "x"], "fig8 does not use --trace"),
         (["cache"], "give --trace FILE"),
         (["cache", "--trace", "no/such/file"], "cannot read the trace"),
@@ -181,7 +181,7 @@ def test_bad_arguments_are_refused_in_one_line(
 def test_an_output_that_is_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert main(["lab", "fig6", "--output", str(tmp_path / "file")]) == 2
-    assert "cannot create the directory" in capsys.readouterr().err
+    assert "cannot create the folder" in capsys.readouterr().err
 
 
 # --- files -----------------------------------------------------------------------------------------
