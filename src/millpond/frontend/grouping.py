@@ -11,6 +11,7 @@ from sqlglot import exp
 from millpond.errors import SqlError, SqlTypeError
 from millpond.frontend.conditions import (
     Rest,
+    conjunction,
     read_group_condition,
     read_in_part,
 )
@@ -26,11 +27,15 @@ from millpond.frontend.select_items import SelectItem
 from millpond.frontend.time_calls import is_window_call, read_time_call
 from millpond.query.model import (
     TRUE,
+    And,
+    Comparison,
     Condition,
     Literal,
+    Or,
     Ref,
+    Select,
 )
-from millpond.query.trees import refs
+from millpond.query.trees import conjuncts, refs
 from millpond.query.types import Family
 
 
@@ -85,6 +90,28 @@ def read_having(
         raise SqlError(message, place, "put the condition in WHERE")
     reader = replace(reader, aliases=find_aliases(items))
     return read_in_part(read_group_condition, reader, node.this, rest)
+
+
+def push_having(select: Select) -> Select:
+    """The select with the conditions of HAVING on group columns alone in WHERE, where they bound them.
+
+    Conditions on timestamps, and those that WHERE does not have in this form, stay in HAVING.
+    """
+    if not select.group_by or select.session is not None:
+        return select
+
+    def is_on_rows(condition: Condition) -> bool:
+        match condition:
+            case And(operands=operands) | Or(operands=operands):
+                return all(map(is_on_rows, operands))
+            case Comparison(left=Ref() as left, right=Ref() | Literal()):
+                return select.type_of(left).family is not Family.TIME
+        return False
+
+    every = conjuncts(select.having)
+    pushed = [each for each in every if is_on_rows(each)]
+    rest = conjunction(each for each in every if each not in pushed)
+    return replace(select, where=conjunction([*conjuncts(select.where), *pushed]), having=rest)
 
 
 def _find_group_column(scope: Scope, node: exp.Expr, items: Sequence[SelectItem]) -> Ref:

@@ -18,7 +18,7 @@ from millpond.frontend.constants import Bound
 from millpond.frontend.derived_columns import list_window_filters, share_derived_columns, with_derived
 from millpond.frontend.explode import list_explode_filters, read_lateral_views
 from millpond.frontend.expressions import Reader, has_aggregate, strip_parentheses
-from millpond.frontend.grouping import find_aliases, find_windows, read_group_by, read_having
+from millpond.frontend.grouping import find_aliases, find_windows, push_having, read_group_by, read_having
 from millpond.frontend.joins import FromClause, MergedBlock, Surroundings, read_from
 from millpond.frontend.joint_arguments import JointArgumentError, find_lifted, lift_arguments
 from millpond.frontend.named_queries import strip_subquery
@@ -252,7 +252,7 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
     )
     select = map_occurrences(select, lambda o: with_derived(o, list(scope.derived.get(o.alias, {}).values())))
     refuse_misplaced_sessions(select)
-    return TypedSelect(select, tuple(each.type for each in bound), packed, projection, filtered)
+    return TypedSelect(push_having(select), tuple(each.type for each in bound), packed, projection, filtered)
 
 
 def _refuse_nested(
