@@ -95,13 +95,16 @@ def read_having(
 def push_having(select: Select) -> Select:
     """The select with the conditions of HAVING on group columns alone in WHERE, where they bound them.
 
-    Conditions on timestamps, and those that WHERE does not have in this form, stay in HAVING.
+    Conditions on timestamps, OR between streams, and what WHERE does not have in this form stay in HAVING;
+    so do all with an outer join or EXISTS, whose criteria take fewer conditions than those of joins.
     """
-    if not select.group_by or select.session is not None:
+    if not select.group_by or select.session is not None or select.joins or select.exists:
         return select
 
     def is_on_rows(condition: Condition) -> bool:
         match condition:
+            case Or() if len({each.occurrence for each in refs(condition)}) > 1:
+                return False
             case And(operands=operands) | Or(operands=operands):
                 return all(map(is_on_rows, operands))
             case Comparison(left=Ref() as left, right=Ref() | Literal()):

@@ -39,7 +39,7 @@ def test_verdict(example: VerdictExample) -> None:
         assert verdict.state.entries is None and verdict.plan is None and verdict.timed is None
     if example.outcomes == ("bounded",):
         plans = [plan for plan in (verdict.plan, verdict.timed, verdict.over) if plan is not None]
-        assert not verdict.reasons and (example.file == "blocks" or len(plans) == 1)
+        assert not verdict.reasons and ("blocks" in example.file or len(plans) == 1)
     if example.published:
         assert verdict.published is not None and example.published in verdict.published
     else:
@@ -48,7 +48,11 @@ def test_verdict(example: VerdictExample) -> None:
 
 @pytest.mark.parametrize("example", WITHOUT_TIME, ids=str)
 def test_unbounded_query_has_a_witness(example: VerdictExample) -> None:
-    assert len(verdict_of(example).witness(4)["universe"]) == 4
+    verdict = verdict_of(example)
+    if "regexp_extract" in example.query:
+        assert verdict.assumptions
+    else:
+        assert len(verdict.witness(4)["universe"]) == 4
 
 
 @pytest.mark.campaign

@@ -378,7 +378,7 @@ HAVING = {
     "COUNT(*) > 3": "COUNT(*) > 3",
     "3 < COUNT(*)": "COUNT(*) > 3",
     "n > 3": "COUNT(*) > 3",
-    "A = 1": "S.A = 1",
+    "A + 1 = 2": "(S.A + 1) = 2",
     "SUM(B) / COUNT(*) >= A + 1": "(SUM(S.B) / COUNT(*)) >= (S.A + 1)",
     "MAX(day) > '2024-01-02'": "MAX(S.day) > 2024-01-02",
     "AVG(B) < 0.5": "AVG(S.B) < 0.5",
@@ -394,8 +394,18 @@ def test_having(condition: str, expected: str) -> None:
 
 
 def test_having_prefers_a_group_column_to_an_alias() -> None:
-    assert show(select("SELECT COUNT(*) AS A FROM S GROUP BY A HAVING A > 1").having) == "S.A > 1"
+    assert show(select("SELECT COUNT(*) AS A FROM S GROUP BY A HAVING A > 1").where) == "S.A > 1"
     assert show(select("SELECT COUNT(*) AS B FROM S GROUP BY A HAVING B > 1").having) == "COUNT(*) > 1"
+
+
+def test_having_on_group_columns_is_a_condition_on_rows() -> None:
+    found = select(
+        "SELECT A, COUNT(*) FROM S WHERE B > 2 GROUP BY A HAVING (A = 1 OR A > 5) AND COUNT(*) > 3"
+    )
+    assert show(found.where) == "and[S.B > 2, or[S.A = 1, S.A > 5]]"
+    assert show(found.having) == "COUNT(*) > 3"
+    outer = select("SELECT S.A, COUNT(*) FROM S LEFT JOIN T ON S.A = T.D GROUP BY S.A HAVING S.A > 1")
+    assert show(outer.having) == "S.A > 1"
 
 
 # --- union -------------------------------------------------------------------------------------------
