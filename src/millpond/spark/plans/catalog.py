@@ -113,6 +113,7 @@ class PlanCatalog:
     def add_column(self, alias: str, name: str, type_: str, computed: str | None = None) -> Sql:
         """One more column of a stream; for equal ``computed`` SQL it is the same one."""
         table = self._by_alias[alias]
+        computed = computed.replace(f"{quote_name(alias)}.", "") if computed is not None else None
         if computed is not None and computed in table.made:
             return make_column(alias, table.made[computed])
         (unique,) = make_unique([name], table.columns)

@@ -105,11 +105,13 @@ class Surroundings:
 
     ``declare_function`` declares a function of users by name and type.  ``make_fresh_column`` makes a column
     for a value that does not follow from the row.  ``render_subquery`` renders a plan inside an expression.
+    ``make_parsed_column`` makes a column for a field, by name and type, of text that is parsed (JSON).
     """
 
     declare_function: Callable[[str, str], str]
     make_fresh_column: Callable[[str, str], Sql]
     render_subquery: Callable[[PlanNode, Mapping[int, Definition]], str]
+    make_parsed_column: Callable[[str, str, str], Sql | None] = lambda name, type_, text: None
 
 
 class ExpressionRenderer:
@@ -188,8 +190,10 @@ class ExpressionRenderer:
         ordinal = node.fields.get("ordinal")
         if isinstance(found, WindowColumn):
             return found.end if ordinal == 1 else found.start
-        name = node.name or find_field(child.type, ordinal)
-        return Sql(f"{self.render(child).within(Level.ATOM)}.{quote_name(name)}")
+        name, type_ = find_field(child.type, ordinal, node.name)
+        text = f"{self.render(child).within(Level.ATOM)}.{quote_name(name)}"
+        parsed = self.around.make_parsed_column(name, type_, text) if text.startswith(_PARSERS) else None
+        return parsed or Sql(text)
 
     def _render_get_array_item(self, node: PlanExpression) -> Sql:
         base, index = node.children
@@ -396,7 +400,10 @@ class ExpressionRenderer:
 
     def _render_call(self, node: PlanExpression, type_: str | None) -> Sql:
         name = node.function or _to_snake_case(node.kind)
-        arguments = [self.render(each).text for each in _find_arguments(node)]
+        given = _find_arguments(node)
+        arguments = [self.render(each).text for each in given if each.kind != "LambdaFunction"]
+        if len(arguments) < len(given):
+            name = f"{name}_by_function"
         if not is_known_function(name):
             if not arguments:
                 raise UnsupportedPlanError(f"the function {name}")
@@ -404,6 +411,7 @@ class ExpressionRenderer:
         return Sql(f"{name}({', '.join(arguments)})")
 
 
+_PARSERS = ("from_json(", "from_csv(", "from_xml(")
 _FRAMES = ("SpecifiedWindowFrame", "UnspecifiedFrame")
 _FRAME_ENDS = {
     "UnboundedPreceding": "UNBOUNDED PRECEDING",

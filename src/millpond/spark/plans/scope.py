@@ -145,6 +145,7 @@ class PlanScope:
             self._declare_function,
             lambda name, type_: self._make_fresh_column(block, name, type_),
             self._render_subquery,
+            lambda name, type_, text: self._make_parsed_column(block, name, type_, text),
         )
         return ExpressionRenderer({**known, **block.columns}, around)
 
@@ -161,8 +162,17 @@ class PlanScope:
         """A column for a value that does not follow from the row; in results, which are final, a constant."""
         alias = self.find_stream(block)
         if alias is not None and block.group is None:
-            return self.catalog.add_column(alias, name, type_)
+            is_clock = name.startswith(("current", "now", "local"))  # the same for all rows of a batch
+            return self.catalog.add_column(alias, name, type_, name if is_clock else None)
         return Sql(f"CAST(NULL AS {type_.upper()})")
+
+    def _make_parsed_column(self, block: SelectText, name: str, type_: str, text: str) -> Sql | None:
+        """A column of the stream whose text is parsed; None if it is parsed later than in its rows."""
+        aliases = (item.alias for item in block.items if f"{quote_name(item.alias)}." in text)
+        alias = next((each for each in aliases if self.catalog.find(each) is not None), None)
+        if alias is None or not block.is_plain or type_.startswith(("struct", "array", "map")):
+            return None
+        return self.catalog.add_column(alias, name, type_, text)
 
     def find_stream(self, block: SelectText) -> str | None:
         """The first stream that a block reads without a subquery."""

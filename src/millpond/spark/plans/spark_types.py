@@ -67,11 +67,18 @@ def keeps_values(given: str | None, wanted: str) -> bool:
     return (given, wanted) == ("float", "double")
 
 
-def find_field(type_: str | None, ordinal: object) -> str:
-    """The name of the n-th field of a struct."""
-    if type_ is None or not type_.startswith("struct<") or not isinstance(ordinal, int):
+def find_field(type_: str | None, ordinal: object, name: str | None) -> tuple[str, str]:
+    """The name and the type of the n-th field of a struct; ``name`` is its name, if it is known.
+
+    >>> find_field("struct<a:int,b:string>", 1, None)
+    ('b', 'string')
+    """
+    if type_ is not None and type_.startswith("struct<") and isinstance(ordinal, int):
+        found, _, field_type = _split(type_[len("struct<") : -1])[ordinal].partition(":")
+        return name or found, field_type
+    if name is None:
         raise UnsupportedPlanError("a field without a name")
-    return _split(type_[len("struct<") : -1])[ordinal].partition(":")[0]
+    return name, "string"
 
 
 def render_fields(fields: str) -> list[str]:
