@@ -28,7 +28,9 @@ from millpond.analysis.witness.whole_queries import (
 )
 from millpond.errors import WitnessSizeError
 from millpond.query.evaluate import Row
-from millpond.query.model import Query, Ref, Table, WindowFunction
+from millpond.query.model import Column, Item, Occurrence, Query, Ref, Select, Table, WindowFunction
+from millpond.query.normalize import TooManyParts
+from millpond.query.parts import split_into_parts
 from millpond.query.trace import (
     Source,
     find_equal_columns,
@@ -157,6 +159,18 @@ def build_from_template(query: Query, template: WitnessTemplate, n: int) -> Witn
     return witness
 
 
+def _is_bounded(table: Table, column: Column) -> bool:
+    """Whether a column has finitely many values, by its type or by a CHECK."""
+    if column.type.domain is Domain.BOUNDED:
+        return True
+    ref = Ref(table.name, column.name)
+    try:
+        parts = split_into_parts(Select((Occurrence(table.name, table),), (Item(ref, column.name),)), False)
+    except TooManyParts:
+        return False
+    return all(ref in part.nulls or part.closure.is_bounded(ref) for part in parts)
+
+
 # --- searching -----------------------------------------------------------------------------------------
 
 
@@ -242,7 +256,7 @@ class _Search:
         counts, befores = self._count_rows()
         partition = self._trace(c for f in self.functions for c in f.partition_by)
         table = self.tables[name]
-        free = [c for c in table.columns if c.name != table.time and c.type.domain is not Domain.BOUNDED]
+        free = [c for c in table.columns if c.name != table.time and not _is_bounded(table, c)]
         free = [c for c in free if (name, c.name) in self.used] or free
         levels = self._find_levels(name)
         named = self._find_named_columns(name)
