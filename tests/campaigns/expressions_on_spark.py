@@ -36,6 +36,14 @@ from tests.support.expression_generate import COLUMNS, RELATION, random_query, r
 from tests.support.oracle import normalise
 
 ROWS = 20
+# Run first: arguments of aggregates over two tables, which are computed from the rows of the join.
+KNOWN = (
+    (
+        "SELECT p.b % 2, MAX(p.m * r.v), SUM(p.b * COALESCE(r.v, 7)), SUM(length(p.s || r.w)) "
+        "FROM P p LEFT JOIN R r ON p.a = r.k GROUP BY p.b % 2",
+        1,
+    ),
+)
 _KINDS = {"P": ("STREAMING ", COLUMNS), "Q": ("STREAMING ", COLUMNS), "R": ("", RELATION)}
 CATALOG = "".join(
     f"CREATE {kind}TABLE {name} ({', '.join(f'{c} {t}' for c, t in columns)}) USING parquet "
@@ -125,7 +133,7 @@ def main(argv: list[str] | None = None) -> int:
     done, seed, started = Counter[str](), options.seed, time.monotonic()
     while done["run"] < options.cases:
         rng = random.Random(seed)
-        sql, keys = random_query(rng)
+        sql, keys = KNOWN[seed] if seed < len(KNOWN) else random_query(rng)
         try:
             problem = examine(spark, sql, keys, rng)
             done["run"] += 1

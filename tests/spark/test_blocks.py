@@ -50,6 +50,37 @@ def test_a_chain_continues_after_a_restart_and_passes_rejected_rows(
     assert len(rejected(tmp_path)) == 4
 
 
+def test_rows_of_a_join_with_a_relation_count_in_any_order(spark: SparkSession, tmp_path: Path) -> None:
+    """An argument over two tables is computed from the rows of the join, of which none waits or is late."""
+    query = """
+        CREATE TABLE users (name STRING, age INT) USING json OPTIONS (path 'users.json');
+        SELECT n % 2 AS odd, MAX(abs(n - age)) AS gap, SUM(n * COALESCE(age, 7)) AS total, COUNT(*) AS n
+        FROM clicks LEFT JOIN users ON user = name GROUP BY n % 2;
+    """
+    (tmp_path / "query.sql").write_text(CLICKS + query)
+    (tmp_path / "users.json").write_text('{"name": "a", "age": 4}\n{"name": "b", "age": 2}\n')
+    feed(tmp_path, 0, ("a", 1, 90), ("b", 2, 95))
+    feed(tmp_path, 1, ("b", 9, 1), ("a", 6, None), ("b", 500, 2), ("c", 3, 99))
+    written = sorted(run(tmp_path), key=lambda row: row[-1])  # by revision
+    latest = {row[0]: row[1:-1] for row in written}
+    assert latest == {0: (2, 28, 2), 1: (7, 43, 3)}
+    assert [line["reason"].partition(" ")[0] for line in rejected(tmp_path)] == ["CHECK"]
+    metrics = read_lines(tmp_path, "metrics")
+    assert [line["input_rows"] for line in metrics] == [2, 4]  # and no batch at the end of the input
+
+
+def test_limit_counts_the_rows_of_all_batches(spark: SparkSession, tmp_path: Path) -> None:
+    """Any rows of the answer, and no more of them in a later run."""
+    (tmp_path / "query.sql").write_text(f"{CLICKS} SELECT user, n FROM clicks WHERE n > 1 LIMIT 3;")
+    feed(tmp_path, 0, ("a", 1, 1), ("a", 2, 2), ("b", 3, 3))
+    feed(tmp_path, 1, ("a", 4, 4), ("b", 5, 5), ("b", 500, 6))
+    first = run(tmp_path)
+    assert first in [sorted([("a", 2), ("b", 3), last]) for last in (("a", 4), ("b", 5))]
+    assert len(rejected(tmp_path)) == 1
+    feed(tmp_path, 2, ("c", 6, 7))
+    assert run(tmp_path) == first
+
+
 @pytest.mark.parametrize("seed", [6])
 def test_random_queries_of_several_blocks_give_duckdbs_answer(spark: SparkSession, seed: int) -> None:
     runs, problem = examine(spark, seed)

@@ -24,6 +24,7 @@ from millpond.spark.job import Job
 from millpond.spark.relation_blocks import read_relation_block
 from millpond.spark.sources.derived import derive_columns
 from millpond.spark.sources.opened import OpenSource
+from millpond.spark.stream_static import StreamStaticEngine
 
 
 class BlockEngine(Protocol):
@@ -48,10 +49,15 @@ class OpenBlock:
 def open_block(job: Job, table: Table, in_order: bool = True) -> OpenBlock:
     """Open the table that a block computes: its columns, and those derived from them.
 
-    If its rows are read ``in_order``, the block reports how far they are.
+    If its rows are read ``in_order``, the block reports how far they are.  In any order, rows that are
+    answered one by one need not wait for their turn: none of them is late.
     """
-    time = table.time if in_order else None
-    answer = name_columns(_choose_engine(job).build_block(job, time), job.query, table)
+    engine = StreamStaticEngine()
+    if not in_order and engine.accepts(job):
+        answer = engine.build(job)
+    else:
+        answer = _choose_engine(job).build_block(job, table.time if in_order else None)
+    answer = name_columns(answer, job.query, table)
     columns = [F.col(Dialect.SPARK.name_of(name)) for name in answer.columns]
     frame = derive_columns(answer.frame, table, F.col(KIND) == RowKind.RESULT)
     return OpenBlock(frame, answer.frame.select(*columns).schema, answer.partitions)

@@ -68,3 +68,9 @@ def choose_engine(job: Job) -> Engine:
         if uncomputed is not None:
             raise MillpondError(uncomputed)
     return engine
+
+
+def holds_rows_back(engine: Engine, job: Job) -> bool:
+    """Whether rows wait in the engine of a job or in a block that it reads, until the input ends."""
+    blocks = job.blocks.values()
+    return engine.holds_rows_back or any(holds_rows_back(choose_engine(block), block) for block in blocks)

@@ -222,20 +222,28 @@ def _input_rows(progress: StreamingQueryProgress, scans: Sequence[int]) -> int:
     return sum(each.numInputRows // times for each, times in counted)
 
 
-def count_scans(frame: DataFrame) -> list[int]:
-    """How often the plan of a frame scans each of its sources, in the order in which Spark lists them."""
-    plan: Any = frame._jdf.queryExecution().analyzed()
-    leaves = plan.collectLeaves()
-    streams = [leaves.apply(i) for i in range(leaves.size())]
+def count_scans(frame: DataFrame, uncounted: DataFrame | None = None) -> list[int]:
+    """How often the plan of a frame scans each of its sources, in the order in which Spark lists them.
+
+    The source of the frame ``uncounted`` has 0 scans.
+    """
     found: list[tuple[Any, int]] = []
-    for leaf in (each for each in streams if each.isStreaming()):
+    for leaf in _list_streams(frame):
         for number, (known, times) in enumerate(found):
             if known.equals(leaf):
                 found[number] = (known, times + 1)
                 break
         else:
             found.append((leaf, 1))
-    return [times for _, times in found]
+    others = [] if uncounted is None else _list_streams(uncounted)
+    return [0 if any(leaf.equals(other) for other in others) else times for leaf, times in found]
+
+
+def _list_streams(frame: DataFrame) -> list[Any]:
+    """The streaming sources in the plan of a frame, as often as it scans them."""
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    leaves = plan.collectLeaves()
+    return [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
 
 
 class MetricsFile:

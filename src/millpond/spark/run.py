@@ -135,11 +135,11 @@ class PreparedRun:
     resumption: Resumption | None
 
     def count_scans(self) -> list[int]:
-        """How often each source is scanned; the end-of-input stream, which comes last, counts as 0."""
-        scans = count_scans(self.answer.frame)
+        """How often each source is scanned; the end-of-input stream counts as 0."""
+        scans = count_scans(self.answer.frame, self.job.end_of_input)
         if self.must_fail_on_rejected:  # the scan for suspects is never executed
-            scans = [1] * len(scans)
-        return scans if self.end_of_input is None else [*scans[:-1], 0]
+            scans = [min(each, 1) for each in scans]
+        return scans
 
     @property
     def must_fail_on_rejected(self) -> bool:
@@ -184,7 +184,7 @@ def _prepare(
 
     ``unsettled`` is the query before Spark settled its types.
     """
-    from millpond.spark.engines import choose_engine
+    from millpond.spark.engines import choose_engine, holds_rows_back
 
     files, query = Files(spark), verdict.query
     output = files.resolve(options.output)
@@ -195,8 +195,7 @@ def _prepare(
     job = Job(spark, verdict, allowance, {}, updates=options.updates, rejected=RejectedRows.FAIL)
     job = make_job(job, lambda table, part: open_source(spark, table, folder, options.strict, part))
     engine = choose_engine(job)
-    holds_rows_back = engine.holds_rows_back or bool(job.blocks)
-    end = EndOfInput(files, checkpoint, query) if holds_rows_back else None
+    end = EndOfInput(files, checkpoint, query) if holds_rows_back(engine, job) else None
     if end is not None:
         job = job.with_end_of_input(end.open(spark))
     answer = finish_rows(spark, engine.build(job), query)

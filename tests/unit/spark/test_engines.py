@@ -13,7 +13,7 @@ from millpond.errors import MillpondError
 from millpond.frontend.parse import parse
 from millpond.policies.registry import PolicyChoice
 from millpond.spark.admission import Allowance, Budget
-from millpond.spark.engines import ENGINES, choose_engine
+from millpond.spark.engines import ENGINES, choose_engine, holds_rows_back
 from millpond.spark.job import Job
 
 CATALOG = """
@@ -68,7 +68,18 @@ def test_updates_of_sessions_are_refused() -> None:
         choose_engine(replace(job, updates=True))
 
 
+def make_job_of_blocks(query: str) -> Job:
+    job = make_job(query, Allowance())
+    blocks = {name: replace(job, verdict=block) for name, block in job.verdict.blocks.items()}
+    assert blocks
+    return replace(job, blocks=blocks)
+
+
 PER_MINUTE = "(SELECT window.start AS s, A, COUNT(*) AS n FROM X GROUP BY A, window(at, '1 minute')) b"
+
+# An argument over two tables, which is computed from the rows of the join.
+JOINED = "SELECT A % 2, MAX(abs(A - length(LABEL))) FROM X LEFT JOIN R ON A = K GROUP BY A % 2"
+COUNTED = "SELECT MAX(n) FROM (SELECT A % 5, COUNT(*) AS n FROM S GROUP BY A % 5) b"
 
 
 @pytest.mark.parametrize(
@@ -76,19 +87,18 @@ PER_MINUTE = "(SELECT window.start AS s, A, COUNT(*) AS n FROM X GROUP BY A, win
     [
         (f"SELECT s, A FROM {PER_MINUTE} WHERE n * 2 > A", "ProjectionEngine"),
         (f"SELECT s, MAX(n) FROM {PER_MINUTE} GROUP BY s", "TimedEngine"),
-        ("SELECT MAX(n) FROM (SELECT A % 5, COUNT(*) AS n FROM S GROUP BY A % 5) b", "FiniteEngine"),
+        (COUNTED, "FiniteEngine"),
         (
             "SELECT A % 2, MAX(d) FROM (SELECT A, A - LAG(A) OVER (ORDER BY at) AS d FROM X) GROUP BY A % 2",
             "ExactEngine",
         ),
         (f"SELECT s, A FROM {PER_MINUTE} QUALIFY RANK() OVER (PARTITION BY s ORDER BY n) = 1", "OverEngine"),
+        (JOINED, "ExactEngine"),
     ],
 )
 def test_engines_read_blocks(query: str, engine: str) -> None:
-    job = make_job(query, Allowance())
-    blocks = {name: replace(job, verdict=block) for name, block in job.verdict.blocks.items()}
-    assert blocks
-    job = replace(job, blocks=blocks)
+    job = make_job_of_blocks(query)
+    assert holds_rows_back(choose_engine(job), job) == (query not in (JOINED, COUNTED))
     assert type(choose_engine(job)).__name__ == engine
     updated = replace(job, updates=True)
     if engine == "ProjectionEngine":
