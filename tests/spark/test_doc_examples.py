@@ -1,4 +1,4 @@
-"""The examples that ``docs/time.md`` runs: the rows that it shows are those that a run writes.
+"""The examples that ``docs/reference/time.md`` runs: the rows that it shows are those that a run writes.
 
 A block ``json data/FOLDER/FILE`` is an input file, and ``json OUTPUT`` shows the rows in a folder after the
 commands ``millpond run …`` above it.
@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from millpond.cli import main as cli
 
-PAGE = Path(__file__).parents[2] / "docs" / "time.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "time.md"
 STEP = re.compile(r"^```(sql|json) ?(\S*)\n(.*?)^```$|^    millpond (run [^\n]*)$", re.MULTILINE | re.DOTALL)
 
 

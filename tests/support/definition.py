@@ -1,8 +1,8 @@
 """A second checker that follows the definition: it applies the theorems to every derived LTO query.
 
 For conjunctions over integers (``generate.Case``).  It implements paper 1, with the corrections listed in
-``docs/paper-map.md``, independently of ``millpond.analysis``; it is slow and literal.  If the theory leaves a
-query open, or the enumeration is too large, the verdict is "unknown".
+``docs/explained/paper-map.md``, independently of ``millpond.analysis``; it is slow and literal.  If theory
+leaves a query open, or the enumeration is too large, the verdict is "unknown".
 
 A condition is a difference-bound matrix: ``d[x, y]`` is the least c with x - y <= c; node 0 is zero.
 Many matrices of one shape are closed at once, as an array with a leading axis.

@@ -100,7 +100,9 @@ def confirm_witness(
     witness: Mapping[str, Any],
     time_columns: Mapping[str, str | None] | None = None,
 ) -> str | None:
-    """None if the witness (``docs/verdicts.md``) holds for every subset of its universe, else what is wrong.
+    """None if the witness holds for every subset of its universe, else what is wrong.
+
+    ``docs/reference/verdicts.md`` says what a witness is.
 
     The probes together must also distinguish all subsets, which forces 2^N memory states.  An aggregate emits
     each new answer: after every row of a probe, or after all rows of a timestamp if ``time_columns`` gives

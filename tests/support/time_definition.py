@@ -1,9 +1,9 @@
 """A second checker for queries over application time that follows the definition.
 
 For conjunctions over integers and timestamps (``time_generate.TimeCase``).  It implements the criteria of
-paper 2, as corrected in ``docs/time.md``, independently of ``millpond.analysis``: it derives the locally
-totally ordered (LTO) queries and applies the criterion to each.  If the theory leaves a query open, or the
-enumeration is too large, the verdict is "unknown".
+paper 2, as corrected in ``docs/reference/time.md``, independently of ``millpond.analysis``: it derives the
+locally totally ordered (LTO) queries and applies the criterion to each.  If the theory leaves a query open,
+or the enumeration is too large, the verdict is "unknown".
 
 Streams with equal timestamps are one stream.  A stream whose timestamp is bounded above is finite: its values
 are unknown constants, so its columns are bounded, by ``FAR`` on either side, which is further out than every

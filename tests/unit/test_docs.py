@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "millpond"
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
 # Pages about the code: here a plain word in backticks is a name too, as `decide`.
 ABOUT_CODE = {"architecture.md", "paper-map.md", "what-to-keep.md", "CONTRIBUTING.md"}
 # Files and directories of a run, which belong to the user.

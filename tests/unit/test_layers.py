@@ -111,7 +111,7 @@ def test_sqlglot_and_pyspark_stay_in_their_packages() -> None:
 
 
 def test_the_architecture_page_has_the_same_table() -> None:
-    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (SOURCE.parents[1] / "docs" / "explained" / "architecture.md").read_text(encoding="utf-8")
     section = page.partition("## Layers")[2].partition("\n## ")[0]
     rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| `")]
     documented = {package.strip(" `"): set(re.findall(r"`(\w+)`", allowed)) for package, allowed in rows}

@@ -357,7 +357,7 @@ def test_demo_fits_and_is_plain_when_piped(
 # --- what the documentation shows ------------------------------------------------------------------
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(sql|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
