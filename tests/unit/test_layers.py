@@ -27,7 +27,8 @@ ALLOWED: dict[str, set[str]] = {
     "engines": {"errors", "query", "plan", "runtime", "models", "policies"},
     "spark": {"errors", "query", "frontend", "plan", "analysis", "runtime", "engines", "models", "policies"},
     "lab": {"errors", "models", "policies"},
-    "cli": {"errors", "query", "frontend", "analysis", "policies", "spark", "lab"},
+    "report": {"errors", "query", "frontend", "plan", "analysis", "runtime"},
+    "cli": {"errors", "query", "frontend", "analysis", "policies", "spark", "lab", "report"},
     "__init__": {"errors", "plan", "analysis", "policies", "engines", "spark"},
 }
 ENGINES = ("exact", "timed", "budgeted", "lookup")

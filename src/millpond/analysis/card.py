@@ -1,4 +1,4 @@
-"""Renders a verdict as a card in HTML: what a notebook shows, and what a report consists of.
+"""Renders a verdict as a card in HTML: what a notebook shows.
 
 The card is self-contained: no script, no font and nothing from another place.  It follows the light or dark
 theme of the reader.  All text of the user's is escaped.
@@ -6,6 +6,7 @@ theme of the reader.  All text of the user's is escaped.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -14,23 +15,31 @@ from millpond.analysis.explain import headline, list_kept, list_notes
 if TYPE_CHECKING:
     from millpond.analysis.verdict import Reason, Verdict
 
-_LIGHT = "--mp-back:#fff;--mp-text:#1f2328;--mp-dim:#59636e;--mp-line:#d1d9e0;--mp-code:#f6f8fa"
-_DARK = "--mp-back:#151b23;--mp-text:#e6edf3;--mp-dim:#9198a1;--mp-line:#3d444d;--mp-code:#0d1117"
-_DARK_OUTCOMES = {"bounded": "#3fb950", "unbounded": "#ff7b72", "undetermined": "#d29922"}
-_LIGHT_OUTCOMES = {"bounded": "#1a7f37", "unbounded": "#cf222e", "undetermined": "#9a6700"}
+# The colours of cards and reports, by what they are for; each is a custom property ``--mp-…`` of CSS.
+LIGHT = {"back": "#fff", "text": "#1f2328", "dim": "#59636e", "line": "#d1d9e0", "code": "#f6f8fa"}
+DARK = {"back": "#151b23", "text": "#e6edf3", "dim": "#9198a1", "line": "#3d444d", "code": "#0d1117"}
+LIGHT_OUTCOMES = {"bounded": "#1a7f37", "unbounded": "#cf222e", "undetermined": "#9a6700"}
+DARK_OUTCOMES = {"bounded": "#3fb950", "unbounded": "#ff7b72", "undetermined": "#d29922"}
 
 
-def _colour_outcomes(colours: dict[str, str], scope: str = "") -> str:
+def declare_colours(colours: Mapping[str, str]) -> str:
+    """The colours as custom properties of CSS."""
+    return ";".join(f"--mp-{name}:{colour}" for name, colour in colours.items())
+
+
+def colour_outcomes(colours: Mapping[str, str], scope: str = "") -> str:
+    """The accent colour of each outcome, inside the elements that ``scope`` selects."""
     return "".join(f"{scope}.mp-{outcome}{{--mp-accent:{colour}}}" for outcome, colour in colours.items())
 
 
+_LIGHT, _DARK = declare_colours(LIGHT), declare_colours(DARK)
 # Jupyter and VS Code say on an ancestor whether their theme is dark; elsewhere the browser knows.
 _DARK_SCOPES = ("[data-jp-theme-light=false] ", ".vscode-dark ", "[data-theme=dark] ")
 CARD_STYLE = (
     f".mp-card{{{_LIGHT};border:1px solid var(--mp-line);border-left:4px solid var(--mp-accent);"
     "border-radius:6px;padding:12px 16px;margin:8px 0;max-width:60em;background:var(--mp-back);"
     "color:var(--mp-text);font:14px/1.5 system-ui,sans-serif}"
-    + _colour_outcomes(_LIGHT_OUTCOMES)
+    + colour_outcomes(LIGHT_OUTCOMES)
     + ".mp-card p{margin:6px 0}.mp-card ul{margin:6px 0;padding-left:20px}"
     ".mp-head b{color:var(--mp-accent)}.mp-dim{color:var(--mp-dim)}"
     ".mp-card code,.mp-card pre{font:13px/1.5 ui-monospace,monospace;background:var(--mp-code);"
@@ -41,10 +50,10 @@ CARD_STYLE = (
     "border-bottom:1px solid var(--mp-line);background:none}"
     ".mp-card .mp-number{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}"
     ".mp-card .mp-card{max-width:none}"
-    f"@media (prefers-color-scheme:dark){{.mp-card{{{_DARK}}}{_colour_outcomes(_DARK_OUTCOMES)}}}"
-    + "".join(f"{each}.mp-card{{{_DARK}}}{_colour_outcomes(_DARK_OUTCOMES, each)}" for each in _DARK_SCOPES)
+    f"@media (prefers-color-scheme:dark){{.mp-card{{{_DARK}}}{colour_outcomes(DARK_OUTCOMES)}}}"
+    + "".join(f"{each}.mp-card{{{_DARK}}}{colour_outcomes(DARK_OUTCOMES, each)}" for each in _DARK_SCOPES)
     + f"[data-jp-theme-light=true] .mp-card{{{_LIGHT}}}"
-    + _colour_outcomes(_LIGHT_OUTCOMES, "[data-jp-theme-light=true] ")
+    + colour_outcomes(LIGHT_OUTCOMES, "[data-jp-theme-light=true] ")
 )
 
 

@@ -89,7 +89,7 @@ def describe_violation(select: Select, failure: Failure) -> Reason:
     """The reason for a violation: the predicates as the user wrote them, and why memory must grow."""
     violation, part = failure.violation, failure.part
     shown = (ref for ref in violation.columns if not is_threshold(ref.occurrence))
-    columns = tuple(_name_column(select, ref) for ref in shown)
+    columns = tuple(name_column(select, ref) for ref in shown)
     texts = {text for low, high in violation.joins for text in find_predicates(part, low, high) if text}
     as_written = sorted(texts, key=lambda text: (select.text.find(text), text))
     predicate = " AND ".join(as_written) or None
@@ -180,7 +180,7 @@ def _conflict_message(select: Select, failure: Failure, kept: str, coming: str) 
             f"the {wanted} one that {coming} matches: no row can be dropped"
         )
     own = sorted(
-        {_name_column(select, ref) for ref in violation.columns if ref.occurrence == violation.kept_alias}
+        {name_column(select, ref) for ref in violation.columns if ref.occurrence == violation.kept_alias}
     )
     if len(own) == 1:
         return (
@@ -209,7 +209,7 @@ def _conflicting_aliases(failure: Failure) -> tuple[str, str]:
     return early, violation.kept_alias
 
 
-def _name_column(select: Select, ref: Ref) -> str:
+def name_column(select: Select, ref: Ref) -> str:
     """The column, or the function of a column that it is, as a user would write it.
 
     A function of a column ``ts`` is named ``date_trunc('hour', ts)``; here its argument is qualified.
