@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent
+# Programs of the corpus register themselves by name, so they are imported once, by the tests that use them.
+collect_ignore_glob = ["tests/fixtures/*"]
 
 
 def make_spark_home() -> str:

@@ -92,7 +92,9 @@ def postgres() -> Iterator[Server]:
 def error_line(capsys: Captured) -> str:
     """The one line that is said of a run that did not go well."""
     lines = [
-        line for line in capsys.readouterr().err.splitlines() if not re.match("millpond: (start|run)", line)
+        line
+        for line in capsys.readouterr().err.splitlines()
+        if not re.match("millpond: (start|run|resum)", line)
     ]
     assert len(lines) == 1, lines
     return lines[0]

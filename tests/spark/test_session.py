@@ -100,12 +100,11 @@ def run_in_a_process(code: str, *arguments: str, **environment: str) -> subproce
     )
 
 
-def assert_failed_with(ended: subprocess.CompletedProcess[str], message: str) -> None:
-    """Exit code 4, and two lines: that Spark is starting, and why it failed."""
+def assert_failed_with(ended: subprocess.CompletedProcess[str], *lines: str) -> None:
+    """Exit code 4, and these lines, the last of which says why the run failed."""
     assert (ended.returncode, ended.stdout) == (ExitCode.RUN_FAILED, "")
-    first, second = ended.stderr.splitlines()
-    assert first == "millpond: starting Spark"
-    assert message in second
+    for line, text in zip(ended.stderr.splitlines(), lines, strict=True):
+        assert text in line
 
 
 def test_a_machine_without_java(tmp_path: Path) -> None:
@@ -113,7 +112,8 @@ def test_a_machine_without_java(tmp_path: Path) -> None:
     arguments = ["run", str(tmp_path / "query.sql"), "--once", "--output", str(tmp_path / "out")]
     code = "from millpond.cli.main import main_entry; main_entry()"
     ended = run_in_a_process(code, *arguments, JAVA_HOME=str(tmp_path))
-    assert_failed_with(ended, "Spark needs Java 17 or newer, but no Java was found; install Java 17 or newer")
+    reason = "Spark needs Java 17 or newer, but no Java was found; install Java 17 or newer"
+    assert_failed_with(ended, "millpond: starting Spark", reason)
 
 
 def test_a_master_that_does_not_answer(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +22,7 @@ from millpond.plan.synopses import (
     Extreme,
     StreamPlan,
     SynopsisPlan,
+    sharing_key,
 )
 from millpond.query.aggregate_functions import aggregate_values
 from millpond.query.evaluate import (
@@ -66,6 +66,10 @@ class StreamSynopsis:
 
     def entries(self) -> int:
         return len(self.counts) if self.plan.counted else sum(len(r) for r in self.rows.values())
+
+    def list_kept(self) -> tuple[Any, ...]:
+        """What is kept, by class, without measures."""
+        return {key: (row, count) for key, (row, count, _) in self.counts.items()}, self.rows
 
     def add(self, row: Row) -> None:
         points = {ref: self._point(ref, row) for ref in self._own}
@@ -181,9 +185,6 @@ class NeedSynopsis:
             if self.tables[alias] == stream:
                 synopsis.add(row)
 
-    def entries(self) -> int:
-        return sum(s.entries() for s in self.streams.values())
-
 
 class NaiveSelect:
     """One select, answered from its synopses."""
@@ -213,14 +214,14 @@ class NaiveSelect:
 
     def entries(self) -> int:
         remembered = len(self.answer()) if self.plan.results else 0
-        return remembered + sum(n.entries() for n in self._merged())
+        return remembered + sum(synopsis.entries() for synopsis in self._merged())
 
-    def _merged(self) -> list[NeedSynopsis]:
-        """Needs with the same synopses hold them once."""
-        seen: dict[Any, NeedSynopsis] = {}
-        for n in self.needs:
-            plans = tuple(replace(s.plan, measures=()) for s in n.streams.values())
-            seen.setdefault((n.need.part.condition, n.need.counted, plans), n)
+    def _merged(self) -> list[StreamSynopsis]:
+        """Needs that share the synopsis of a stream hold it once; their own copies must be equal."""
+        seen: dict[Any, StreamSynopsis] = {}
+        for synopsis in (each for need in self.needs for each in need.streams.values()):
+            shared = seen.setdefault(sharing_key(synopsis.part, synopsis.plan), synopsis)
+            assert shared.list_kept() == synopsis.list_kept()
         return list(seen.values())
 
     def answer(self) -> Answer:

@@ -15,9 +15,11 @@ _TABLE = re.compile(
     r"\s*(?:,\s*(?:v|version)\s*=\s*\d+\s*)?\)\s*[-+]?\}\}"
 )
 _NOT_SQL = re.compile(r"\{\{[-+]?\s*config\(.*?\)\s*[-+]?\}\}|\{#.*?#\}", re.DOTALL)
-# Braces in a string of SQL are no template, unless a name follows them.
+# Braces in a string of SQL are no template, unless a name or a statement of a template follows them.
+_STATEMENT = r"\{%[-+]?\s*(?:if|elif|else|endif|for|endfor|set|endset|macro|endmacro|raw|do|call)\b"
 _TEMPLATE = re.compile(
-    r"'(?:(?!\{\{[-+]?\s*\w|\{%)(?:[^'\\]|\\.))*'|--[^\n]*|/\*.*?\*/|(?P<template>\{\{|\{%)", re.DOTALL
+    rf"'(?:(?!\{{\{{[-+]?\s*\w|{_STATEMENT})(?:[^'\\]|\\.))*'|--[^\n]*|/\*.*?\*/|(?P<template>\{{\{{|\{{%)",
+    re.DOTALL,
 )
 # Notebooks that are exported as SQL or Python divide their cells by this line; cells need no semicolon.
 _CELL = re.compile(r"^--[ ]COMMAND[ ]-+[ \t]*$", re.MULTILINE)

@@ -313,7 +313,8 @@ def _bind_arguments(reader: Reader, call: AggregateCall) -> list[Bound]:
     Raises JointArgumentError if they are over several tables and do not split, or over one that an outer join
     can replace by NULLs.
     """
-    owners = find_owners(reader.scope, call.arguments)
+    columns = [column for each in call.arguments for column in each.find_all(exp.Column)]
+    owners = find_owners(reader.scope, [each for each in columns if not names_window(reader, each)])
     if len(owners) > 1:
         return _bind_joint(reader, call)
     try:

@@ -210,12 +210,18 @@ def test_templates_of_dbt_keep_positions() -> None:
     assert " ".join(found.split()) == "SELECT x, '{{' -- {{ see }} it's FROM clicks c, users ;"
 
 
+def test_braces_in_strings_are_no_templates() -> None:
+    text = "SELECT x FROM t WHERE y LIKE '{%' AND z LIKE '{{%'"
+    assert prepare_text(text) == text
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [
         ("{% for x in y %}\nSELECT 1\n{% endfor %}", "line 1, column 1"),
         ("SELECT 1\nFROM {{ my_macro('x') }}", "line 2, column 6"),
         ("SELECT 1 FROM t WHERE x = '{{ var(\"y\") }}'", "line 1, column 28"),
+        ("SELECT 1 FROM t WHERE x = '{%- if y %}z{% endif %}'", "line 1, column 28"),
     ],
 )
 def test_a_template_that_is_not_plain_is_refused(

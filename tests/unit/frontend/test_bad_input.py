@@ -159,7 +159,7 @@ def test_read_text(tmp_path: Path) -> None:
     assert read_text(good) == "SELECT 'ä'"
     with pytest.raises(SqlError, match="there is no such file"):
         read_text(tmp_path / "missing.sql")
-    with pytest.raises(SqlError, match="is a directory"):
+    with pytest.raises(SqlError, match="this is a folder"):
         read_text(tmp_path)
     with pytest.raises(SqlError, match="cannot be read"):
         read_text("bad\0name")

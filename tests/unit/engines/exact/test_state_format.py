@@ -89,7 +89,7 @@ def test_state_of_another_query_is_refused() -> None:
 
 def test_truncated_state_is_refused() -> None:
     program, data = stored()
-    assert read(program, data).entries == 16
+    assert read(program, data).entries == 12
     for end in range(len(data)):
         with pytest.raises(StateError, match=r"holds no state of Millpond|is damaged"):
             read(program, data[:end])
