@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "models": {"errors"},
     "policies": {"errors", "models"},
     "plan": {"errors", "query"},
-    "analysis": {"errors", "query", "frontend", "plan", "runtime"},
+    "analysis": {"errors", "query", "frontend", "plan", "runtime", "engines"},
     "engines": {"errors", "query", "plan", "runtime", "models", "policies"},
     "spark": {"errors", "query", "frontend", "plan", "analysis", "runtime", "engines", "models", "policies"},
     "lab": {"errors", "models", "policies"},

@@ -50,8 +50,11 @@ def has_blocks(query: Query) -> bool:
     return any(isinstance(table.block, Subquery) for table in query.tables.values())
 
 
-def decide_blocks(query: Query, decide: Decide) -> Verdict:
-    """The verdict on a query of several blocks; ``decide`` is that on one block, and on what it reads."""
+def decide_blocks(query: Query, decide: Decide, prove: bool = True) -> Verdict:
+    """The verdict on a query of several blocks; ``decide`` is that on one block, and on what it reads.
+
+    It is unbounded only if it is to ``prove`` that.
+    """
     tables = {n: t for n, t in query.tables.items() if isinstance(t.block, Subquery) and t.streaming}
     blocks = {name: decide(_query_of(table)) for name, table in tables.items()}
     failed = [name for name, verdict in blocks.items() if verdict.outcome != BOUNDED]
@@ -63,7 +66,8 @@ def decide_blocks(query: Query, decide: Decide) -> Verdict:
         return replace(own, query=query, state=add_states([*blocks.values(), own]), blocks=blocks)
     from millpond.analysis.witness.find_whole import find_whole_template  # here, as it imports DuckDB
 
-    template = find_whole_template(query, [verdict.template for verdict in blocks.values()])
+    known = [verdict.template for verdict in blocks.values()]
+    template = find_whole_template(query, known) if prove else None
     if template is not None:
         every = [each.cause or each for verdict in (*blocks.values(), own) for each in verdict.reasons]
         found = [reason for reason in every if reason.code not in {*UndeterminedCode}] or every

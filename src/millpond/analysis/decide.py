@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from millpond.analysis.assumptions import declare_opaque, list_assumptions, list_opaque
 from millpond.analysis.blocks import decide_blocks, decide_limit, has_blocks
@@ -86,18 +87,23 @@ def check(text: str) -> Verdict | list[Verdict]:
     return verdicts[0] if len(verdicts) == 1 else verdicts
 
 
-def decide(query: Query) -> Verdict:
-    """The verdict on one query."""
+def decide(query: Query, prove: bool = True) -> Verdict:
+    """The verdict on one query.
+
+    Unless it is to ``prove`` it, a query that is unbounded is undetermined: no witness is searched, which
+    takes most of the time.
+    """
+    decide_inner = partial(decide, prove=prove)
     if query.limit is not None:
-        return decide_limit(query, decide)
+        return decide_limit(query, decide_inner)
     if has_window_functions(query):
         query = simplify_over(query)
     if has_window_functions(query):
-        return decide_over(query, decide)
+        return decide_over(query, decide_inner, prove)
     if has_blocks(query):
-        return decide_blocks(query, decide)
+        return decide_blocks(query, decide_inner, prove)
     if any(select.session is not None for select in query.selects):
-        return _decide_sessions(query)
+        return _decide_sessions(query, prove)
     unsupported = _find_unsupported(query)
     if unsupported is not None:
         return _build_undetermined(query, (describe_undetermined(unsupported),))
@@ -106,7 +112,8 @@ def decide(query: Query) -> Verdict:
     except TooManyParts:
         return _build_undetermined(query, (describe_undetermined(UndeterminedCode.TOO_MANY_ALTERNATIVES),))
     except (NoVariantsError, NeverFinalError) as gap:
-        return _decide_without_variants(query, describe_partner_gap(query, gap))
+        reason = describe_partner_gap(query, gap)
+        return _decide_without_variants(query, reason) if prove else _build_undetermined(query, (reason,))
     if not failures:
         try:
             return _decide_bounded(query, needs)
@@ -114,6 +121,8 @@ def decide(query: Query) -> Verdict:
             return _build_undetermined(
                 query, (describe_undetermined(UndeterminedCode.NO_SYNOPSIS, str(gap)),)
             )
+    if not prove:
+        return _build_unconfirmed(query, failures)
     verdict = _decide_by_witness(query, failures)
     if verdict.outcome == UNDETERMINED and _has_joint_aggregates(query):
         verdict = _decide_by_template(query, verdict)
@@ -147,13 +156,13 @@ def _decide_bounded(query: Query, needs: list[SelectNeeds]) -> Verdict:
     return Verdict(BOUNDED, (), compute_exact_state(plan), query, plan=plan)
 
 
-def _decide_sessions(query: Query) -> Verdict:
+def _decide_sessions(query: Query, prove: bool) -> Verdict:
     """The verdict on a query that groups by ``session_window``."""
     try:
         state = compute_session_state(query)
         failures = [(query.selects[0], failure) for failure in find_session_failures(query.selects[0])]
         if failures:
-            return _decide_by_witness(query, failures)
+            return _decide_by_witness(query, failures) if prove else _build_unconfirmed(query, failures)
     except NoPlanError as gap:
         reason = describe_undetermined(UndeterminedCode.NO_SYNOPSIS, str(gap))
         return _build_undetermined(query, (reason,))
@@ -214,6 +223,11 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
                 witness_source=source,
                 assumptions=assumed,
             )
+    return _build_unconfirmed(query, failures)
+
+
+def _build_unconfirmed(query: Query, failures: list[tuple[Select, Failure]]) -> Verdict:
+    """The verdict if criteria fail, but no witness is known."""
     reasons = []
     for select, failure in ((s, f) for s, f in failures if not f.unsplit):
         code = UndeterminedCode.UNCONFIRMED if failure.complete else UndeterminedCode.TOO_MANY_ORDERS

@@ -53,8 +53,11 @@ def has_window_functions(query: Query) -> bool:
     return any(True for select in query.selects for _ in list_windowed(select))
 
 
-def decide_over(query: Query, decide: Callable[[Query], Verdict]) -> Verdict:
-    """The verdict on a query with window functions; ``decide`` is that on one without."""
+def decide_over(query: Query, decide: Callable[[Query], Verdict], prove: bool = True) -> Verdict:
+    """The verdict on a query with window functions; ``decide`` is that on one without.
+
+    It is unbounded only if it is to ``prove`` that.
+    """
     try:
         query, (plan, failures, gap, below) = _find_split_plan(query, decide)
     except TooManyParts:
@@ -77,7 +80,8 @@ def decide_over(query: Query, decide: Callable[[Query], Verdict]) -> Verdict:
         return Verdict(BOUNDED, (), kept, query)
     from millpond.analysis.witness.find_whole import find_whole_template  # here, as it imports DuckDB
 
-    template = find_whole_template(query, [below.template] if below is not None else [])
+    known = [below.template] if below is not None else []
+    template = find_whole_template(query, known) if prove else None
     reasons = [describe_failure(each) for each in failures]
     if template is not None:
         found = tuple(reasons) or (Reason(OverCode.REVISED_ROWS, (), None, gap),)

@@ -73,6 +73,33 @@ def headline(verdict: Verdict) -> str:
     return "undetermined: neither a bound nor a proof of growth was found"
 
 
+def describe_bound(verdict: Verdict) -> str:
+    """What a bounded query keeps, in a few words."""
+    state = verdict.state
+    if state.entries is not None:
+        return f"at most {_plural(state.entries, 'entry', 'entries')}" if state.entries else "nothing"
+    if state.windows:
+        spans: dict[float, list[str]] = {}
+        for window in state.windows:
+            spans.setdefault(window["seconds"], []).append(window["stream"])
+        parts = [f"{_render_seconds(s)} of {join_words(names)}" for s, names in spans.items()]
+        return f"the rows of the last {', '.join(parts)}"
+    if any(kept.closes for kept in state.streams):
+        return "groups until their time window has passed"
+    return "a finite state; its size depends on the data"
+
+
+def _render_seconds(seconds: float) -> str:
+    """
+    >>> _render_seconds(3600), _render_seconds(90)
+    ('hour', '90 seconds')
+    """
+    for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds and seconds % length == 0:
+            return name if seconds == length else f"{seconds / length:g} {name}s"
+    return f"{seconds:g} seconds"
+
+
 def list_notes(verdict: Verdict) -> list[str]:
     """Sentences about the verdict: what it assumes, what has no number, what Spark itself keeps."""
     published = [f"{verdict.published}."] if verdict.published else []
@@ -80,7 +107,7 @@ def list_notes(verdict: Verdict) -> list[str]:
     if verdict.outcome != BOUNDED:
         return [*(f"assumed: {each}." for each in verdict.assumptions), *published]
     alone = "" if verdict.state.entries != 0 else "Each row is answered by itself and forgotten."
-    if alone and _is_never_true(verdict):
+    if alone and is_never_true(verdict):
         alone = "The condition can never be true, so there is never a result."
     rates = " ".join(line.text for line in _rate_lines(verdict))
     approximate = [line.text for line in _approximation_lines(verdict)]
@@ -157,7 +184,7 @@ def list_kept(verdict: Verdict) -> list[tuple[str, str, str]]:
 
 def _render_kept_lines(verdict: Verdict) -> list[_Line]:
     if verdict.state.entries == 0:
-        if _is_never_true(verdict):
+        if is_never_true(verdict):
             return [_Line("  ", "The condition can never be true, so there is never a result.", "  ")]
         return [_Line("  ", "Each row is answered by itself and forgotten.", "  ")]
     rows = list_kept(verdict)
@@ -201,7 +228,7 @@ def _list_declared(query: Query) -> dict[str, Table]:
     return {table.name: table for table in every if table.block is None}
 
 
-def _is_never_true(verdict: Verdict) -> bool:
+def is_never_true(verdict: Verdict) -> bool:
     """Whether the condition contradicts itself."""
     return verdict.plan is not None and not any(select.needs for select in verdict.plan.selects)
 

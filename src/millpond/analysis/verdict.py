@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millpond.errors import NotUnboundedError, WitnessSizeError, is_whole, require
@@ -12,6 +14,7 @@ from millpond.plan.state import State
 from millpond.query.model import Query
 
 if TYPE_CHECKING:
+    from millpond.analysis.repair.model import Repair
     from millpond.analysis.witness.model import WitnessTemplate
     from millpond.analysis.witness.source import WitnessSource
     from millpond.plan.needs import TimedPlan
@@ -135,6 +138,21 @@ class Verdict:
                 raise
             message = f"no rows are known that show this; the verdict assumes that {self.assumptions[0]}"
             raise WitnessSizeError(message) from error
+
+    def repairs(self, limit: int | None = None, sample: str | PathLike[str] | None = None) -> list[Repair]:
+        """The smallest changes that make the query bounded, best first; none for a bounded query.
+
+        Each is the whole text with a few edits, and has been decided again.  Constants are taken from
+        ``sample``, a file of the stream or a folder with a file for each; without it they are placeholders.
+        """
+        from millpond.analysis.repair.find import find_repairs
+        from millpond.analysis.repair.sample import read_sample
+
+        require(limit is None or is_whole(limit), "limit", "a whole number", limit)
+        is_path = sample is None or isinstance(sample, str | PathLike)
+        require(is_path, "sample", "a path", sample)
+        rows = read_sample(self.query, Path(sample)) if sample is not None else {}
+        return find_repairs(self, limit, rows)
 
     def to_json(self) -> dict[str, Any]:
         return {

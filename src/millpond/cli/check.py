@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
-import sys
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from millpond.cli.command import Command, flatten, print_error, print_json, text_width
+from millpond.cli.command import Command, flatten, has_colours, print_error, print_json, text_width
 from millpond.cli.exits import ExitCode
 from millpond.cli.files import CheckedFile, check_files
 from millpond.errors import one_line
@@ -181,11 +179,7 @@ def _colour(verdict: Verdict) -> str:
 
 
 def _paint(outcome: str, text: str) -> str:
-    return f"\x1b[{_COLOURS[outcome]}m{text}\x1b[0m" if _has_colours() else text
-
-
-def _has_colours() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return f"\x1b[{_COLOURS[outcome]}m{text}\x1b[0m" if has_colours() else text
 
 
 CHECK = Command(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import sys
@@ -116,6 +117,11 @@ def print_page(console: Console, page: Any) -> None:
     with console.capture() as captured:
         console.print(page)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
+
+
+def has_colours() -> bool:
+    """Whether standard output shows colours."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def text_width() -> int:

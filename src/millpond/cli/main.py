@@ -17,6 +17,7 @@ from millpond.cli.demo import DEMO
 from millpond.cli.exits import ExitCode
 from millpond.cli.lab import LAB
 from millpond.cli.parser import HelpFormatter, Parser
+from millpond.cli.repair import REPAIR
 from millpond.cli.run import RUN
 from millpond.cli.witness import WITNESS
 from millpond.errors import MillpondError, NotUnboundedError, RunError
@@ -24,6 +25,7 @@ from millpond.errors import MillpondError, NotUnboundedError, RunError
 COMMANDS: dict[str, Command] = {
     "check": CHECK,
     "witness": WITNESS,
+    "repair": REPAIR,
     "run": RUN,
     "lab": LAB,
     "demo": DEMO,

@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from threading import RLock
@@ -35,7 +36,7 @@ from millpond.frontend.rewrites import (
 from millpond.frontend.scope import NamedQuery, Names
 from millpond.frontend.statement import Statement, position
 from millpond.frontend.syntax_errors import describe_syntax_error, describe_unclosed
-from millpond.query.model import Query, Table
+from millpond.query.model import Query, Script, Table
 
 # Stack frames to add: sqlglot makes about 20 nested calls for a level of parentheses.
 _FRAMES = 6_000
@@ -51,13 +52,24 @@ def parse(text: str, declared: Names | None = None) -> list[Query]:
     >>> query.columns, query.selects[0].where.text
     (('A',), 'B < 3')
     """
+    text, declared = text.removeprefix("\ufeff"), declared or {}
     with _deep_stack():
-        tables, queries = _read_statements(text.removeprefix("\ufeff"), declared or {})
+        tables, queries = _read_statements(text, declared)
         if not queries:
             raise SqlError(
                 "there is no query in the text", remedy="write a SELECT after the CREATE statements"
             )
-        return [_read_query(statement, tables) for statement in queries]
+        return [
+            replace(_read_query(statement, tables), script=Script(text, number, declared))
+            for number, statement in enumerate(queries)
+        ]
+
+
+def parse_again(script: Script, text: str) -> Query:
+    """The query of a script whose text has been changed."""
+    if not script.creates:
+        return parse_query(text, script.declared, script.time_zone)
+    return parse(text, script.declared)[script.number]
 
 
 def read_declarations(text: str) -> Names:
@@ -77,7 +89,7 @@ def read_declarations(text: str) -> Names:
 def _read_statements(text: str, declared: Names) -> tuple[dict[str, Table | NamedQuery], list[Statement]]:
     """The tables of a text, with those that are declared elsewhere, and its queries."""
     tables, queries = dict(declared), []
-    for tokens in _split_statements(text):
+    for tokens in split_statements(text):
         statement = Statement(text, tokens, _parse_tree(text, tokens))
         if statement.word(0) == "CREATE":
             _declare(statement, tables)
@@ -97,7 +109,7 @@ def parse_query(text: str, tables: Mapping[str, Table], time_zone: str = "UTC") 
     """
     with _deep_stack():
         text = text.removeprefix("\ufeff")
-        statements = _split_statements(text)
+        statements = split_statements(text)
         if not statements:
             raise SqlError("there is no query in the text", remedy="write a SELECT")
         if statements[0][0].text.upper() == "CREATE":
@@ -107,7 +119,8 @@ def parse_query(text: str, tables: Mapping[str, Table], time_zone: str = "UTC") 
             place = position(text, statements[1][0].start)
             raise SqlError("a second statement starts here", place, "write one SELECT")
         tree = _parse_tree(text, statements[0])
-        return _read_query(Statement(text, statements[0], tree, time_zone=time_zone), tables)
+        query = _read_query(Statement(text, statements[0], tree, time_zone=time_zone), tables)
+        return replace(query, script=Script(text, 0, tables, time_zone, creates=False))
 
 
 def find_table_names(text: str) -> list[tuple[str, str | None]]:
@@ -125,7 +138,7 @@ def find_table_names(text: str) -> list[tuple[str, str | None]]:
     text = text.removeprefix("\ufeff")
     try:
         with _deep_stack():
-            trees = [_parse_tree(text, tokens) for tokens in _split_statements(text)]
+            trees = [_parse_tree(text, tokens) for tokens in split_statements(text)]
     except SqlError:
         return []
     tables = (table for tree in trees for table in tree.find_all(exp.Table))
@@ -214,7 +227,7 @@ def _drop_record(_: logging.LogRecord) -> bool:
     return False
 
 
-def _split_statements(text: str) -> list[list[Token]]:
+def split_statements(text: str) -> list[list[Token]]:
     """The tokens of each statement; SqlError if there are too many to be read in reasonable time."""
     guard_text(text)
     statements: list[list[Token]] = [[]]

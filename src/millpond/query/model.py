@@ -517,6 +517,21 @@ class OutputColumn:
 
 
 @dataclass(frozen=True)
+class Script:
+    """The whole text that a query was read from, and which of its queries it is, counted from 0.
+
+    ``declared`` are the tables and views that the text uses but does not declare, ``time_zone`` is that of
+    the session.  A script with ``creates`` may declare tables; one without is a single SELECT.
+    """
+
+    text: str
+    number: int = 0
+    declared: Mapping[str, Any] = field(default_factory=dict)
+    time_zone: str = "UTC"
+    creates: bool = True
+
+
+@dataclass(frozen=True)
 class Query:
     """The bag union of its terms.  ``columns`` are the names of the output columns, without duplicates.
 
@@ -529,7 +544,7 @@ class Query:
     filter has a projection, too.
 
     ``order_by`` is the order in which rows that become final together are written; it starts with their time.
-    Only the first ``limit`` rows are written.
+    Only the first ``limit`` rows are written.  ``script`` is the text that the query is a part of.
     """
 
     terms: tuple[Term, ...]
@@ -541,6 +556,7 @@ class Query:
     order_by: tuple[SortKey, ...] = field(default=(), compare=False)
     limit: int | None = field(default=None, compare=False)
     filter: OutputColumn | None = None
+    script: Script | None = field(default=None, compare=False, repr=False)
 
     @property
     def selects(self) -> tuple[Select, ...]:

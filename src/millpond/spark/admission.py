@@ -255,7 +255,7 @@ def _refuse_unbounded(verdict: Verdict, budgets: str) -> NotBoundedError:
 def _preview_budgets(query: Query, folder: Path) -> str:
     """A table of budgets and the share of results they find; empty if the streams cannot be read."""
     from millpond.engines.budgeted.budget_preview import preview_budgets
-    from millpond.engines.budgeted.first_rows import read_first_rows
+    from millpond.runtime.first_rows import read_first_rows
 
     streams = read_first_rows(query, folder)
     try:

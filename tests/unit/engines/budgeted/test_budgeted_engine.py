@@ -17,7 +17,6 @@ from millpond.analysis.decide import decide
 from millpond.engines.budgeted.bloom_filter import create_bloom_filter
 from millpond.engines.budgeted.budget_preview import preview_budgets
 from millpond.engines.budgeted.distinct_and_groups import DistinctRows
-from millpond.engines.budgeted.first_rows import read_first_rows
 from millpond.frontend.parse import parse
 from millpond.lab.simulate import join_player
 from millpond.lab.workloads import SYNTHETIC, Workload
@@ -25,6 +24,7 @@ from millpond.models.array_types import Ints
 from millpond.policies.registry import PolicyChoice
 from millpond.query.evaluate import answer
 from millpond.runtime.duckdb import DuckDb
+from millpond.runtime.first_rows import read_first_rows
 from millpond.spark.admission import Budget, admit
 from tests.campaigns.budgeted_engine import examine
 from tests.support.budgeted_local import LocalBudgetedEngine

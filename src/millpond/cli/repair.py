@@ -1,0 +1,133 @@
+"""``millpond repair``: the smallest changes that make a query bounded."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millpond.cli.command import (
+    Command,
+    check_file,
+    choose_verdict,
+    flatten,
+    has_colours,
+    print_json,
+    text_width,
+)
+from millpond.cli.exits import ExitCode
+from millpond.cli.files import STANDARD_INPUT
+
+if TYPE_CHECKING:
+    from millpond.analysis.repair.model import Repair
+    from millpond.analysis.repair.show import ChangedLine
+    from millpond.analysis.verdict import Verdict
+
+_GREEN, _RED, _BOLD, _PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", metavar="FILE.sql", help="a file with CREATE statements and queries; - for standard input"
+    )
+    parser.add_argument("--json", action="store_true", help="print the repairs as JSON")
+    parser.add_argument("--query", type=int, metavar="K", help="which query of the file, counted from 1")
+    parser.add_argument("--limit", type=int, metavar="N", help="show at most N repairs of a query")
+    parser.add_argument(
+        "--sample",
+        metavar="FILE",
+        help="rows of the stream, or a folder with a file for each stream, to take constants from; "
+        "default: the first rows of the declared sources",
+    )
+
+
+def _run(arguments: argparse.Namespace) -> ExitCode:
+    verdicts = check_file(arguments.file)
+    if arguments.query is not None:
+        verdicts = [choose_verdict(verdicts, arguments.query)]
+    found = [(verdict, _find(verdict, arguments)) for verdict in verdicts]
+    if arguments.json:
+        values = [_to_json(verdict, repairs) for verdict, repairs in found]
+        print_json(values[0] if len(values) == 1 else values)
+    else:
+        print("\n\n".join("\n".join(_render(verdict, repairs, len(found) > 1)) for verdict, repairs in found))
+    return ExitCode.OK
+
+
+def _find(verdict: Verdict, arguments: argparse.Namespace) -> list[Repair]:
+    from millpond.analysis.repair.find import find_repairs
+    from millpond.analysis.repair.sample import read_sample, read_sources
+    from millpond.analysis.verdict import BOUNDED
+
+    if verdict.outcome == BOUNDED:
+        return []
+    if arguments.sample is not None:
+        sample = read_sample(verdict.query, Path(arguments.sample))
+    elif arguments.file != STANDARD_INPUT:
+        sample = read_sources(verdict.query, Path(arguments.file).resolve().parent)
+    else:
+        sample = {}
+    return find_repairs(verdict, arguments.limit, sample)
+
+
+def _to_json(verdict: Verdict, repairs: list[Repair]) -> dict[str, Any]:
+    return {
+        "query": verdict.query_text,
+        "outcome": verdict.outcome,
+        "repairs": [repair.to_json() for repair in repairs],
+    }
+
+
+def _render(verdict: Verdict, repairs: list[Repair], with_query: bool) -> list[str]:
+    """The repairs of a query: a headline, then for each its title, its effect, and the changed lines."""
+    lines = textwrap.wrap(flatten(verdict.query_text), text_width()) if with_query else []
+    if verdict.outcome == "bounded":
+        return [*lines, "bounded: nothing needs repair"]
+    if not repairs:
+        return [*lines, f"{verdict.outcome}: no change is known that makes it bounded"]
+    count = "1 repair" if len(repairs) == 1 else f"{len(repairs)} repairs"
+    lines.append(f"{verdict.outcome}; {count}, best first:")
+    for number, repair in enumerate(repairs, start=1):
+        lines += ["", *_render_repair(number, repair, verdict)]
+    return lines
+
+
+def _render_repair(number: int, repair: Repair, verdict: Verdict) -> list[str]:
+    from millpond.analysis.repair.show import describe_effect, list_changed_lines
+
+    start = f"{number}. "
+    indent = " " * len(start)
+    title = textwrap.wrap(repair.title, text_width(), initial_indent=start, subsequent_indent=indent)
+    effect = textwrap.wrap(
+        describe_effect(repair), text_width(), initial_indent=indent, subsequent_indent=indent
+    )
+    if has_colours():
+        title = [f"{_BOLD}{line}{_PLAIN}" for line in title]
+    assert verdict.query.script is not None
+    changed = list(list_changed_lines(verdict.query.script.text, repair.edits))
+    width = len(str(changed[-1].number)) if changed else 0
+    return [*title, *effect, *(f"{indent}{_render_line(line, width)}" for line in changed)]
+
+
+def _render_line(line: ChangedLine, width: int) -> str:
+    sign = "-" if line.removed else "+"
+    text = line.text
+    if has_colours():
+        colour = _RED if line.removed else _GREEN
+        for first, end in reversed(line.marked):
+            text = f"{text[:first]}{_BOLD}{text[first:end]}{_PLAIN}{colour}{text[end:]}"
+        text = f"{colour}{text}{_PLAIN}"
+    return f"{line.number:>{width}} {sign} {text}"
+
+
+REPAIR = Command(
+    "Show the smallest changes that make a query bounded.",
+    _add_arguments,
+    _run,
+    examples=(
+        ("repair orders.sql", "each change as lines of the file"),
+        ("repair orders.sql --json", "for programs, with the whole text after each change"),
+        ("repair orders.sql --sample orders.json", "with constants from rows of the stream"),
+    ),
+)
