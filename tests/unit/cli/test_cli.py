@@ -352,33 +352,3 @@ def test_demo_fits_and_is_plain_when_piped(
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= width
     assert not any(line != line.rstrip() for line in out.splitlines())
-
-
-# --- what the documentation shows ------------------------------------------------------------------
-
-ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(sql|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_console_blocks_of_the_documentation_are_up_to_date(
-    page: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each console block of a page shows what the commands print about its SQL blocks."""
-    monkeypatch.chdir(tmp_path)
-    code = 0
-    for language, text in BLOCK.findall(page.read_text(encoding="utf-8")):
-        if language == "sql":
-            if name := re.match(r"-- (\S+\.sql)\n", text):
-                Path(name[1]).write_text(text, encoding="utf-8")
-            continue
-        for step in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-            command, _, shown = step.partition("\n")
-            if command == "echo $?":
-                assert shown == f"{code}\n"
-                continue
-            program, *arguments = command.split()
-            assert program == "millpond"
-            code = cli.main(arguments)
-            assert "".join(capsys.readouterr()) == shown, command
