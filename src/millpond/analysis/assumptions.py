@@ -28,11 +28,16 @@ def find_opaque(select: Select, ref: Ref) -> Column | None:
     return column if derivation is not None and derivation.arguments and not derivation.facts else None
 
 
-def find_all_refs(select: Select) -> set[Ref]:
-    """The columns that a select mentions anywhere."""
+def _find_compared(select: Select) -> set[Ref]:
+    """The columns that the conditions of a select mention."""
     places = [select.where, select.having, *(join.on for join in select.joins)]
     places += [each.condition for each in select.exists]
-    found = {ref for place in places for ref in refs(place)} | set(select.group_by or ())
+    return {ref for place in places for ref in refs(place)}
+
+
+def find_all_refs(select: Select) -> set[Ref]:
+    """The columns that a select mentions anywhere."""
+    found = _find_compared(select) | set(select.group_by or ())
     found |= {ref for item in select.items for ref in refs(item.expression)}
     if select.session is not None:
         found |= {select.session.time, select.session.start, select.session.end}
@@ -120,6 +125,14 @@ def list_assumptions(query: Query, select: Select, failure: Failure, free: bool)
             out.append(f"any number of values of {arguments} fulfil the conditions on {names[ref]}")
         elif free and ref not in growing:
             out.append(f"{names[ref]} takes the values that the conditions ask for")
+        elif ref not in growing and _compares_time(select, ref, column):
+            out.append(f"{names[ref]} does not limit how far apart matching rows are in time")
     if query.filter is not None:
         out.append(f"any number of results fulfil {query.filter.name}")
     return tuple(sorted(set(out)))
+
+
+def _compares_time(select: Select, ref: Ref, column: Column) -> bool:
+    """Whether a condition on an opaque column is one on the time of a stream."""
+    table = select.occurrence(ref.occurrence).table
+    return table.streaming and table.time in _arguments(column) and ref in _find_compared(select)

@@ -21,6 +21,7 @@ from millpond.frontend.sides import Side, read_group_side, read_row_side
 from millpond.frontend.solve import Solver
 from millpond.frontend.time_calls import find_time_function
 from millpond.frontend.time_comparisons import compare_as_times, compare_formats
+from millpond.frontend.time_differences import split_time_difference
 from millpond.query.model import (
     And,
     Arithmetic,
@@ -106,6 +107,9 @@ def _read_condition(reading: _Reading, node: exp.Expr) -> Condition:
     if isinstance(node, exp.Not):
         return _negate(_read_condition(reading, node.this))
     if reading.side is read_row_side and isinstance(node, (*_OPS, exp.Between, exp.In)):
+        near = split_time_difference(reading.reader, node, _OPS)
+        if near is not None:
+            return conjunction([compare_sides(reading.reader, a, op, b, node) for a, op, b in near])
         solved = Solver(reading.reader.scope, _OPS).solve(node)
         if solved is not None:
             return solved

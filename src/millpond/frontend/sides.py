@@ -22,7 +22,7 @@ from millpond.frontend.expressions import (
     strip_parentheses,
 )
 from millpond.frontend.refusals import accept_only, unsupported_error
-from millpond.frontend.row_expressions import find_obstacle, read_row_expression
+from millpond.frontend.row_expressions import find_obstacle, mark_as_read, read_row_expression
 from millpond.frontend.statement import AGGREGATES
 from millpond.frontend.time_calls import read_time_call
 from millpond.query.durations import parse_duration
@@ -30,6 +30,7 @@ from millpond.query.model import Arithmetic, Expr, Literal, Ref
 from millpond.query.types import INT, INTERVAL, SMALLINT, TIMESTAMP, TINYINT, Family, SqlType
 
 _DAYS = (INT, SMALLINT, TINYINT)
+_FIXED_UNITS = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR")
 _SHAPE = "compare columns with each other or with constants, as in A < B, A + 1 <= B, A = 10"
 
 
@@ -56,6 +57,10 @@ def read_row_side(reader: Reader, node: exp.Expr) -> Side:
     inner = strip_parentheses(statement, node)
     if isinstance(inner, exp.Subquery):
         raise unsupported_error(statement, inner)
+    if isinstance(inner, exp.TimestampAdd):
+        shifted = _read_timestamp_add(reader, inner)
+        if shifted is not None:
+            return shifted
     found = read_time_call(reader.scope, inner) or read_constant(statement, inner)
     if found:
         return Side(found.expression, found.type, node)
@@ -87,9 +92,11 @@ def read_row_side(reader: Reader, node: exp.Expr) -> Side:
 
 
 def _read_interval(reader: Reader, node: exp.Interval) -> Side:
-    """A duration: ``INTERVAL 10 SECONDS``, ``INTERVAL '1' HOUR``."""
+    """A duration: ``INTERVAL 10 SECONDS``, ``INTERVAL '1' HOUR``, ``INTERVAL '-5' MINUTES``."""
     written = f"{node.this.name} {node.text('unit')}"
-    micros = parse_duration(written)
+    micros = parse_duration(written.removeprefix("-"))
+    if micros is not None and (written.startswith("-") or isinstance(node.this, exp.Neg)):
+        micros = -micros
     if micros is None:
         message = f"INTERVAL {one_line(written, 40)} is not a duration"
         raise SqlError(
@@ -98,6 +105,21 @@ def _read_interval(reader: Reader, node: exp.Interval) -> Side:
             "write INTERVAL 10 SECONDS; the units are microseconds up to weeks",
         )
     return Side(Literal(timedelta(microseconds=micros), INTERVAL), INTERVAL, node)
+
+
+def _read_timestamp_add(reader: Reader, node: exp.TimestampAdd) -> Side | None:
+    """``timestampadd(MINUTE, 5, ts)``: a timestamp plus a duration; None if its length depends on the day."""
+    count = read_constant(reader.statement, node.expression)
+    column, unit = strip_parentheses(reader.statement, node.this), node.text("unit").upper()
+    if count is None or unit not in _FIXED_UNITS or not isinstance(column, exp.Column):
+        return None
+    number = count.expression.value if isinstance(count.expression, Literal) else None
+    side = read_row_side(reader, column)
+    if side.type is not TIMESTAMP or not isinstance(number, int):
+        return None
+    mark_as_read(reader.statement, node)
+    by = timedelta(microseconds=number * (parse_duration(f"1 {unit.lower()}") or 0))
+    return shift_column(reader, node, "+", side, Literal(by, INTERVAL))
 
 
 def _negate(reader: Reader, node: exp.Neg) -> Side:
@@ -119,9 +141,9 @@ def _compute(reader: Reader, node: exp.Expr, operator_: str) -> Side:
     if isinstance(a, Literal) and isinstance(b, Literal):
         return _fold(reader, node, lambda: literals.compute(operator_, a, b))
     if operator_ in "+-" and isinstance(b, Literal):
-        return _shift_column(reader, node, operator_, left, b)
+        return shift_column(reader, node, operator_, left, b)
     if operator_ == "+" and isinstance(a, Literal):
-        return _shift_column(reader, node, operator_, right, a)
+        return shift_column(reader, node, operator_, right, a)
     if operator_ == "-" and isinstance(a, Literal):
         return _derive_or_refuse(reader, node, "write 10 - A < 3 as A > 7")
     return _derive_or_refuse(reader, node, _SHAPE)
@@ -148,7 +170,7 @@ def _fold(reader: Reader, node: exp.Expr, fold: Callable[[], Literal]) -> Side:
     return Side(literal, literal.type, node)
 
 
-def _shift_column(reader: Reader, node: exp.Expr, operator_: str, column: Side, by: Literal) -> Side:
+def shift_column(reader: Reader, node: exp.Expr, operator_: str, column: Side, by: Literal) -> Side:
     """A column plus or minus a constant."""
     if by.value is None:
         return Side(literals.NULL, None, node)

@@ -82,6 +82,16 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
     return Bound(scope.derive(ref.occurrence, column), kind, name)
 
 
+def read_date_of(scope: Scope, column: exp.Column) -> Bound | None:
+    """The date of a timestamp; None if the column is none."""
+    ref, kind = scope.find_column(column)
+    maker = find_maker("CAST")
+    if kind is not TIMESTAMP or maker is None:
+        return None
+    made = maker(_argument(scope, ref), "CAST", [])
+    return Bound(scope.derive(ref.occurrence, made), made.type, column.name)
+
+
 def pick_edge(scope: Scope, window: Bound, edge: str, grouped: bool) -> Bound:
     """The start or the end of a window; ``grouped`` as in ``read_time_call``."""
     if edge.upper() == "START":
@@ -165,6 +175,8 @@ def _read_call(statement: Statement, node: exp.Expr) -> tuple[str, str, exp.Colu
     (column,) = columns
     if isinstance(node, exp.Cast) and node.this is column and node.to.this is exp.DType.DATE:
         return "CAST", column.name, column, []
+    if isinstance(node, exp.Cast) and node.this is column and node.to.this is exp.DType.BIGINT:
+        return "UNIX_SECONDS", column.name, column, []  # a timestamp as a number counts seconds
     tokens = _tokens(statement, node)
     function = statement.word(tokens[0])
     if isinstance(node, exp.Extract) and node.expression is column:
