@@ -18,10 +18,7 @@ from millpond.frontend.conditions import (
 from millpond.frontend.constants import read_constant
 from millpond.frontend.expressions import Reader, has_aggregate, strip_parentheses
 from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
-from millpond.frontend.row_expressions import (
-    find_obstacle,
-    read_row_expression,
-)
+from millpond.frontend.row_expressions import find_obstacle, mark_as_read, read_row_expression
 from millpond.frontend.scope import Scope
 from millpond.frontend.select_items import SelectItem
 from millpond.frontend.time_calls import is_window_call, read_time_call
@@ -47,7 +44,25 @@ def read_group_by(scope: Scope, node: exp.Expr | None, items: Sequence[SelectIte
     accept_only(statement, node, "expressions")
     if not node.expressions:
         raise SqlError("GROUP BY has no column", statement.keyword_at(node, "GROUP"), "name the columns")
-    return tuple(dict.fromkeys(_read_group_column(scope, each, items) for each in node.expressions))
+    parts = [part for each in node.expressions for part in _list_parts(scope, each, items)]
+    return tuple(dict.fromkeys(_read_group_column(scope, each, items) for each in parts))
+
+
+def _list_parts(scope: Scope, node: exp.Expr, items: Sequence[SelectItem]) -> list[exp.Expr]:
+    """What a struct or an array is built of, which gives the same groups; any other expression itself."""
+    target = strip_parentheses(scope.statement, node)
+    if isinstance(target, exp.Column) and not target.args.get("table") and not scope.knows(target):
+        target = strip_parentheses(scope.statement, find_aliases(items).get(target.name.lower(), target))
+    elif isinstance(target, exp.Literal) and target.is_int and 1 <= int(target.name) <= len(items):
+        target = strip_parentheses(scope.statement, items[int(target.name) - 1].node)
+    if not isinstance(target, exp.Struct | exp.Array) or has_aggregate(target):
+        return [node]
+    values = [each.expression if isinstance(each, exp.PropertyEQ) else each for each in target.expressions]
+    parts = [part for value in values for part in _list_parts(scope, value, ())]
+    if not parts or any(each.find(exp.Column) is None for each in parts):
+        return [node]
+    mark_as_read(scope.statement, target)
+    return parts
 
 
 def _read_group_column(scope: Scope, node: exp.Expr, items: Sequence[SelectItem]) -> Ref:

@@ -64,12 +64,21 @@ def evaluate_worlds(query: Query, worlds: Sequence[World]) -> list[Counter[tuple
         _, found = query_rows(f"SELECT *, COUNT(*) FROM ({render_query(query)}) GROUP BY ALL", tables)
     except MillpondError as error:
         raise UncomputableError(str(error)) from error
-    if found and any(isinstance(value, list) for row in found for value in row):
-        found = [tuple(tuple(v) if isinstance(v, list) else v for v in row) for row in found]
+    if any(isinstance(value, list | dict) for row in found for value in row):
+        found = [tuple(map(_freeze, row)) for row in found]
     answers: list[Counter[tuple[Any, ...]]] = [Counter() for _ in worlds]
     for row in found:
         answers[row[0]][row[1:-1]] = row[-1]
     return answers
+
+
+def _freeze(value: Any) -> Any:
+    """An array, map or struct as a value that can be counted; any other value itself."""
+    if isinstance(value, list):
+        return tuple(map(_freeze, value))
+    if isinstance(value, dict):
+        return tuple((key, _freeze(each)) for key, each in value.items())
+    return value
 
 
 def render_query(query: Query) -> str:

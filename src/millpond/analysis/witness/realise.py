@@ -3,8 +3,9 @@
 Witnesses are solved over all columns of a part, derived ones included; their rows have only the declared
 ones.  Small values are tried first.  Otherwise the argument of a function gets the value that the function
 should have, so that different values come from different arguments.  A linear function of one column, such as
-``A * 2``, has an inverse where its values are multiples of its slope.  Nothing is guaranteed: the witness is
-confirmed with the real values of the derived columns.
+``A * 2``, has an inverse where its values are multiples of its slope; one that is constant over stretches of
+equal length, such as ``FLOOR(A / 100)``, at the beginnings of the stretches.  Nothing is guaranteed: the
+witness is confirmed with the real values of the derived columns.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _LENGTHS = range(300)
 # Fractions are different also where a function keeps only them, or the last digits.
 _SLOPE = 1 + 1 / 1024
 _MAX_SCALE = 1000
+# The multiples of a step at which the values of a linear function are looked at.
+_ON_LINE = {0, 1, 2, -1, 7}
 # The most arguments of a function for which combinations of small values are tried, and how many of each.
 _MOST_ARGUMENTS = 3
 _FEW = 40
@@ -34,17 +37,21 @@ _FEW = 40
 
 @dataclass(frozen=True)
 class _Inverse:
-    """Arguments of a function: the first small one for each value, and those of a linear function."""
+    """Arguments of a function: the first small one for each value, and those of a linear function.
+
+    The function is ``slope * (argument / step) + intercept`` at multiples of ``step``.
+    """
 
     known: Mapping[Any, Any]
     slope: int | None = None
     intercept: int = 0
+    step: int = 1
 
     def find(self, value: Any) -> Any:
         """An argument that gives the value; None if none is known."""
-        if self.slope is not None and type(value) is int:
+        if self.slope is not None and _is_whole(value):
             quotient, rest = divmod(value - self.intercept, self.slope)
-            return None if rest else quotient
+            return None if rest else quotient * self.step
         return self.known.get(value)
 
 
@@ -81,6 +88,11 @@ class Realiser:
             arguments = column.derivation.arguments
             free = [name for name in arguments if name not in taken]
             value = wanted[column.name]
+            array = _find_exploded(table, column)
+            if array is not None and array not in taken:
+                out[array] = [value]
+                taken.add(array)
+                continue
             chosen = self._pass_through(table, column, free, out, value)
             if chosen is not None:
                 out |= chosen
@@ -169,17 +181,43 @@ class Realiser:
             found: dict[Any, Any] = {}
             for value, each in zip(tried, made, strict=False):
                 found.setdefault(each[0][column.name], value)
-            self._inverses[key] = _Inverse(found, *_fit_line({v: k for k, v in found.items()}))
+            values = {value: each[0][column.name] for value, each in zip(tried, made, strict=False)}
+            self._inverses[key] = _Inverse(found, *_fit_line(values, column.derivation.duckdb))
         return self._inverses[key]
 
 
-def _fit_line(values: Mapping[Any, Any]) -> tuple[int | None, int]:
-    """Slope and intercept if the values of a function of integers are on a line; else None."""
-    if not {0, 1, 2, -1, 7} <= values.keys() or not all(type(v) is int for v in values.values()):
-        return None, 0
-    intercept, slope = values[0], values[1] - values[0]
-    is_line = slope != 0 and all(value == intercept + slope * at for at, value in values.items())
-    return (slope, intercept) if is_line else (None, 0)
+def _find_exploded(table: Table, column: Column) -> str | None:
+    """The array whose elements a column has, if it is a declared column."""
+    derivation = column.derivation
+    if derivation is None or not derivation.repeated or derivation.time is not None:
+        return None
+    name = next((each for each in derivation.arguments if derivation.sql == f"`{each}`"), None)
+    is_array = name is not None and table.column(name).type.name.upper().startswith("ARRAY")
+    return name if is_array else None
+
+
+def _fit_line(values: Mapping[Any, Any], sql: str) -> tuple[int | None, int, int]:
+    """Slope, intercept and step if the values of a function of integers are on a line; else None.
+
+    Either all values are, or those at the multiples of a constant of the expression.
+    """
+    for step in (1, *_list_steps(sql)):
+        at_steps = {at // step: value for at, value in values.items() if _is_whole(at) and at % step == 0}
+        if not at_steps.keys() >= _ON_LINE or not all(map(_is_whole, at_steps.values())):
+            continue
+        intercept, slope = at_steps[0], at_steps[1] - at_steps[0]
+        if slope != 0 and all(value == intercept + slope * at for at, value in at_steps.items()):
+            return int(slope), int(intercept), step
+    return None, 0, 1
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and value.is_integer())
+
+
+def _list_steps(sql: str) -> list[int]:
+    """The constants of an expression that can be the length of its steps."""
+    return sorted({number for each in re.findall(r"\b\d{1,6}\b", sql) if (number := int(each)) > 1})
 
 
 def _list_small_values(type_: SqlType, sql: str) -> list[Any]:
@@ -194,6 +232,7 @@ def _list_small_values(type_: SqlType, sql: str) -> list[Any]:
             return [*dict.fromkeys([*plain, *_SHORT, *("a" * length for length in _LENGTHS)])]
         case Family.NUMBER if type_.scale is None:
             near = [int(each) + d for each in re.findall(r"\b\d{1,9}\b", sql) for d in (0, 1, -1)]
+            near += [step * each for step in _list_steps(sql) for each in _ON_LINE]
             values = [v for v in [*_SMALL, *near] if type_.low is None or type_.low <= v <= (type_.high or v)]
             return [float(v) for v in values] if type_.step == 0 else values
         case Family.DATE:
