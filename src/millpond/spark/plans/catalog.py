@@ -33,6 +33,7 @@ class DeclaredTable:
     required: frozenset[str] = frozenset()
     time: str | None = None
     delay: int | None = None
+    is_timed: bool = False  # a window or a join uses the time column
     made: dict[str, str] = field(default_factory=dict)  # columns for expressions, by their SQL
 
     @property
@@ -109,6 +110,17 @@ class PlanCatalog:
             return
         if table.delay is None and (table.time is None or delay is not None):
             table.time, table.delay = column[1], delay
+        table.is_timed |= delay is None and table.time == column[1]
+
+    def set_window_time(self, column: tuple[str, str] | None) -> None:
+        """Make a column that a window is made of the time column.
+
+        A watermark on another column that no window or join uses has no effect, so it does not count.
+        """
+        table = self.find(column[0]) if column is not None else None
+        if column is not None and table is not None and table.time != column[1] and not table.is_timed:
+            table.time, table.delay = None, None
+        self.set_time(column)
 
     def add_column(self, alias: str, name: str, type_: str, computed: str | None = None) -> Sql:
         """One more column of a stream; for equal ``computed`` SQL it is the same one."""
@@ -121,6 +133,14 @@ class PlanCatalog:
         if computed is not None:
             table.made[computed] = unique
         return make_column(alias, unique)
+
+    def find_made(self, text: str) -> str:
+        """The column that was added for an expression; the expression itself if there is none."""
+        for alias, table in self._by_alias.items():
+            name = table.made.get(text.replace(f"{quote_name(alias)}.", ""))
+            if name is not None:
+                return make_column(alias, name).text
+        return text
 
     def render(self) -> str:
         """All CREATE statements."""

@@ -74,8 +74,7 @@ def decide_plan(plan: PlanNode) -> Verdict:
         with declare_functions(translated.functions):
             (query,) = parse(translated.text)
     except OpaqueOperatorError as found:
-        message = f"{found} keeps state that only its own program knows"
-        return _build_undetermined(plan, UndeterminedCode.OPAQUE_OPERATOR, message)
+        return _build_undetermined(plan, UndeterminedCode.OPAQUE_OPERATOR, str(found))
     except UnsupportedPlanError as gap:
         return _build_undetermined(plan, UndeterminedCode.UNSUPPORTED, f"{gap} cannot be written as SQL")
     except SqlError as error:

@@ -8,7 +8,7 @@ query are the same without them.  A function that only users know is declared as
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millpond.frontend.spark_functions import is_known_function
@@ -96,6 +96,7 @@ _USER_FUNCTIONS = {
     "HiveGenericUDF",
     "UserDefinedPythonFunction",
 }
+_OF_STRUCTS = {"Max", "Min", "CollectList", "CollectSet", "First", "Last", "AnyValue"}
 _DATE_PARTS = {"Year", "Quarter", "Month", "DayOfMonth", "DayOfWeek", "DayOfYear", "WeekOfYear", "WeekDay"}
 
 
@@ -344,6 +345,8 @@ class ExpressionRenderer:
             raise UnsupportedPlanError(f"the aggregate function {function.name} of users")
         if function.kind == "Count" and all(each.kind == "Literal" for each in function.children):
             call = "COUNT(*)"
+        elif function.kind in _OF_STRUCTS and function.children[0].kind == "CreateNamedStruct":
+            return self._render_struct_aggregate(function, f"{{}}({distinct}{{}})", conditions)
         else:
             arguments = ", ".join(self.render(each).text for each in _find_arguments(function))
             is_first = function.kind in ("First", "Last") and function.fields.get("ignoreNulls") is True
@@ -352,6 +355,25 @@ class ExpressionRenderer:
         if conditions:
             call += f" FILTER (WHERE {self.render(conditions[0]).text})"
         return Sql(call)
+
+    def _render_struct_aggregate(
+        self, function: PlanExpression, call: str, conditions: Sequence[PlanExpression]
+    ) -> Sql:
+        """The aggregates of the fields of a struct, which need as much memory as that of the struct.
+
+        The largest struct has the largest first field, and the others of its row.
+        """
+        name = (function.function or _to_snake_case(function.kind)).upper()
+        names, values = function.children[0].children[::2], function.children[0].children[1::2]
+        texts = [self.render(each).text for each in values]
+        calls = [call.format(name, each) for each in texts]
+        if function.kind in ("Max", "Min"):
+            calls[1:] = [f"{name}_BY({each}, {texts[0]})" for each in texts[1:]]
+        if conditions:
+            calls = [f"{each} FILTER (WHERE {self.render(conditions[0]).text})" for each in calls]
+        shown = [Dialect.SPARK.string(each.value or "") for each in names]
+        fields = (part for pair in zip(shown, calls, strict=True) for part in pair)
+        return Sql(f"named_struct({', '.join(fields)})")
 
     def _render_window_expression(self, node: PlanExpression) -> Sql:
         function, spec = node.children

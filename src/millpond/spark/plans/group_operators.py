@@ -73,7 +73,8 @@ def _group_rows(
                 inside[key.expr_id or 0] = WindowColumn(*fields, Sql(function))
         elif key.columns:
             group.append(definition.text)
-    where = tuple(each for each in block.where if each.removesuffix(" IS NOT NULL") not in times)
+    checked = [scope.catalog.find_made(each.removesuffix(" IS NOT NULL")) for each in block.where]
+    where = tuple(each for each, time in zip(block.where, checked, strict=True) if time not in times)
     block = replace(block, columns=inside, where=where)
     block = scope.define(block, [(each, each.expr_id) for each in items])
     return replace(block, group=tuple(group))

@@ -6,7 +6,18 @@ from millpond.spark.plans.nodes import PlanNode
 
 
 class OpaqueOperatorError(Exception):
-    """A stateful operator whose state only its own program knows."""
+    """An operator of which no query is known; the text says why."""
+
+
+def refuse_opaque(node: PlanNode) -> None:
+    """Raise OpaqueOperatorError for an operator whose results only its own program, or the batches, tell."""
+    if node.kind in STATEFUL:
+        raise OpaqueOperatorError(f"{describe_operator(node)} keeps state that only its own program knows")
+    if node.kind in BY_BATCH:
+        name = describe_operator(node)
+        raise OpaqueOperatorError(
+            f"{name} sees the groups of one micro-batch at a time, not those of the stream"
+        )
 
 
 # Operators that hand on the rows of their input, or some of them that do not depend on other rows.
@@ -35,6 +46,9 @@ STATEFUL = {
     "TransformWithState": "transformWithState",
     "TransformWithStateInPandas": "transformWithStateInPandas",
     "TransformWithStateInPySpark": "transformWithState",
+}
+# Operators that compute the groups of each micro-batch by themselves, and keep nothing.
+BY_BATCH = {
     "FlatMapGroupsInPandas": "applyInPandas",
     "FlatMapGroupsInArrow": "applyInArrow",
     "FlatMapCoGroupsInPandas": "cogroup().applyInPandas",
@@ -61,5 +75,5 @@ def describe_operator(node: PlanNode) -> str:
     """What the DataFrame API calls an operator; Spark's own name for one that it has no name for."""
     if node.kind == "TransformWithStateInPySpark" and node.fields.get("userFacingDataType") == "pandas":
         return "transformWithStateInPandas"
-    names = {**OPAQUE_MAPS, **STATEFUL, **_OTHERS}
+    names = {**OPAQUE_MAPS, **STATEFUL, **BY_BATCH, **_OTHERS}
     return names.get(node.kind, node.kind)

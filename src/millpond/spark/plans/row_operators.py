@@ -9,7 +9,7 @@ from millpond.spark.plans.catalog import find_hint, make_column, make_unique, re
 from millpond.spark.plans.expressions import TRUE
 from millpond.spark.plans.joins import join_selects
 from millpond.spark.plans.nodes import PlanNode, UnsupportedPlanError, split_conjuncts
-from millpond.spark.plans.operators import OPAQUE_MAPS, STATEFUL, OpaqueOperatorError, describe_operator
+from millpond.spark.plans.operators import OPAQUE_MAPS, describe_operator, refuse_opaque
 from millpond.spark.plans.scope import Needed, PlanScope, columns_of
 from millpond.spark.plans.selects import SelectText
 from millpond.spark.plans.sql_text import Level, Sql
@@ -24,9 +24,8 @@ _KEEPS_STATE = {
 def translate_opaque_map(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
     """The rows that an opaque function makes of rows: a stream of their own."""
     inputs = [each for child in node.children for each in child.walk()]
-    stateful = next((each for each in inputs if each.kind in STATEFUL), None)
-    if stateful is not None:
-        raise OpaqueOperatorError(describe_operator(stateful))
+    for each in inputs:
+        refuse_opaque(each)
     if any(each.kind in _KEEPS_STATE for each in inputs):
         scope.below += [child for child in node.children if child.kind not in OPAQUE_MAPS]
     name = find_hint(node) or describe_operator(node)

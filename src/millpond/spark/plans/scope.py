@@ -68,7 +68,7 @@ class PlanScope:
                 columns[expr_id] = renderer.define(expression, known.type if known is not None else None)
                 continue
             time = self.make_time_column(block, renderer.render(window.time), "event_time")
-            self.catalog.set_time(time.column)
+            self.catalog.set_window_time(time.column)
             whole = window.render(time.text)
             columns[expr_id] = WindowColumn(Sql(f"{whole}.start"), Sql(f"{whole}.end"), Sql(whole))
         return replace(block, columns=columns)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from millpond.runtime.sql import Dialect
-from millpond.spark.plans.nodes import PlanExpression
+from millpond.spark.plans.nodes import PlanExpression, UnsupportedPlanError
 from millpond.spark.plans.sql_text import render_duration
 
 _CONVERSION = "PreciseTimestampConversion"
@@ -39,7 +39,10 @@ class TimeWindow:
 
 
 def find_time_window(expression: PlanExpression) -> TimeWindow | None:
-    """The time window that an expression stands for; None for any other expression."""
+    """The time window that an expression stands for; None for any other expression.
+
+    Raises UnsupportedPlanError for a session whose gap is computed, which has no SQL.
+    """
     node = _strip(expression)
     if node.kind != "CreateNamedStruct" or len(node.children) != 4:
         return None
@@ -98,7 +101,7 @@ def _find_session(time: PlanExpression, end: PlanExpression) -> TimeWindow | Non
     gap = add.children[1]
     literal = gap.children[0] if gap.kind == "Cast" else gap
     if literal.kind != "Literal" or literal.value is None:
-        return None
+        raise UnsupportedPlanError("a session window with a computed gap")
     microseconds = read_interval(literal)
     if microseconds is None:
         return None

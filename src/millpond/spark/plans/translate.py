@@ -15,10 +15,9 @@ from millpond.spark.plans.catalog import find_hint, read_name
 from millpond.spark.plans.nodes import PlanNode, UnsupportedPlanError
 from millpond.spark.plans.operators import (
     OPAQUE_MAPS,
-    STATEFUL,
     TRANSPARENT,
-    OpaqueOperatorError,
     describe_operator,
+    refuse_opaque,
 )
 from millpond.spark.plans.scope import Needed, PlanScope
 from millpond.spark.plans.selects import SelectText
@@ -83,8 +82,7 @@ def _translate(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | Non
         scope.view = read_name(node)
     elif len(node.children) > 1:
         scope.view = None
-    if node.kind in STATEFUL:
-        raise OpaqueOperatorError(describe_operator(node))
+    refuse_opaque(node)
     if not node.streaming and node.output:
         return scope.read_table(node, hint or find_hint(node))
     if node.kind in _OPERATORS:

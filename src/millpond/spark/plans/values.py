@@ -105,7 +105,8 @@ def _spread(finite: set[int | None], conditions: Iterable[PlanExpression]) -> se
     pairs = [
         {child.expr_id for child in each.children}
         for each in conditions
-        if each.kind == "EqualTo" and all(child.kind == "AttributeReference" for child in each.children)
+        if each.kind in ("EqualTo", "EqualNullSafe")
+        and all(child.kind == "AttributeReference" for child in each.children)
     ]
     while any(pair & finite and not pair <= finite for pair in pairs):
         finite = finite.union(*(pair for pair in pairs if pair & finite))
