@@ -83,14 +83,16 @@ def list_commands() -> str:
 def describe_command(name: str, parser: argparse.ArgumentParser) -> str:
     """Return the section of a command: what it does, its arguments, calls to copy."""
     command = COMMANDS[name]
-    rows = ((describe_call(action), describe_action(action)) for action in parser._actions)
-    positional = " ".join(_metavar(a) for a in parser._actions if not a.option_strings)
+    actions = [action for action in parser._actions if "--help" not in action.option_strings]
+    rows = ((describe_call(action), describe_action(action)) for action in actions)
+    positional = " ".join(_metavar(action) for action in actions if not action.option_strings)
     parts = [
         f"## millpond {name}",
         command.help,
         f"```text\nmillpond {name} {positional} [OPTION …]\n```".replace("  ", " "),
-        format_table(("argument", "meaning"), rows),
     ]
+    if actions:
+        parts.append(format_table(("argument", "meaning"), rows))
     if command.examples:
         width = max(len(call) for call, _ in command.examples)
         lines = (f"millpond {call:<{width}}  # {meaning}" for call, meaning in command.examples)
@@ -106,8 +108,10 @@ def describe_call(action: argparse.Action) -> str:
 
 def describe_action(action: argparse.Action) -> str:
     text = (action.help or "") % vars(action)
-    if action.choices and not isinstance(action, argparse._SubParsersAction):
+    if action.choices and not all(str(choice) in text for choice in action.choices):
         text += ": " + ", ".join(f"`{choice}`" for choice in action.choices)
+    text = re.sub(r"(?<![\w`-])(--[a-z][\w-]*)", r"`\1`", text)  # options are code
+    text = text.replace("*", r"\*")
     return text + (" (required)" if action.required and action.option_strings else "")
 
 
@@ -194,14 +198,13 @@ def list_lookup_options() -> str:
 def list_policies() -> str:
     rows = (
         (
-            f"`{p.name}`",
-            p.description,
-            *("yes" if use in p.uses else "" for use in Use),
-            "yes" if p.needs_model else "",
+            f"`{policy.name}`",
+            policy.description + (" (uses a model)" if policy.needs_model else ""),
+            ", ".join(f"`{use.value}`" for use in Use if use in policy.uses),
         )
-        for p in POLICIES
+        for policy in POLICIES
     )
-    return format_table(("policy", "what it does", *(f"`{use.value}`" for use in Use), "uses a model"), rows)
+    return format_table(("policy", "what it does", "offered by"), rows)
 
 
 # --- the Python API --------------------------------------------------------------------------------

@@ -80,8 +80,8 @@ def check(query: str | DataFrame, output_mode: str = "append") -> Verdict | list
     A text with several queries gets a list of verdicts.  The verdict on a DataFrame is that of the same query
     as SQL; ``output_mode``, in which it is to run, matters for what Spark itself keeps (``spark_state``).
 
-    >>> catalog = "CREATE STREAMING TABLE S (A INT, B INT); CREATE STREAMING TABLE T (D INT);"
-    >>> check(catalog + "SELECT DISTINCT A FROM S, T WHERE B < D AND A = 10").outcome
+    >>> clicks = "CREATE STREAMING TABLE clicks (ad INT, bid INT);"
+    >>> check(clicks + "SELECT ad, COUNT(*) FROM clicks WHERE ad BETWEEN 1 AND 9 GROUP BY ad").outcome
     'bounded'
     """
     if isinstance(query, str):
