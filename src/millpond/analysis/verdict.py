@@ -15,7 +15,7 @@ from millpond.query.model import Query
 
 if TYPE_CHECKING:
     from millpond.analysis.repair.model import Repair
-    from millpond.analysis.witness.model import WitnessTemplate
+    from millpond.analysis.witness.model import Witness, WitnessTemplate
     from millpond.analysis.witness.source import WitnessSource
     from millpond.plan.needs import TimedPlan
     from millpond.plan.over import OverPlan
@@ -120,19 +120,23 @@ class Verdict:
         Raises NotUnboundedError unless the query is unbounded, and WitnessSizeError if the columns' types
         have too few values for ``n`` rows.
         """
+        return self.build_witness(n).to_json()
+
+    def build_witness(self, n: int) -> Witness:
+        """The same witness as Python values."""
         from millpond.analysis.witness.search import build_witness
 
         require(is_whole(n), "n", "a whole number", n)
         if self.template is not None:
             from millpond.analysis.witness.templates import build_from_template
 
-            return build_from_template(self.query, self.template, n).to_json()
+            return build_from_template(self.query, self.template, n)
         if self.witness_source is None:
             raise NotUnboundedError(
                 f"the query is {self.outcome}: there is no witness that its memory must grow"
             )
         try:
-            return build_witness(self.query, self.witness_source, n).to_json()
+            return build_witness(self.query, self.witness_source, n)
         except WitnessSizeError as error:
             if not self.assumptions:
                 raise

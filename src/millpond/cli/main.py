@@ -18,6 +18,7 @@ from millpond.cli.exits import ExitCode
 from millpond.cli.lab import LAB
 from millpond.cli.parser import HelpFormatter, Parser
 from millpond.cli.repair import REPAIR
+from millpond.cli.report import REPORT
 from millpond.cli.run import RUN
 from millpond.cli.witness import WITNESS
 from millpond.errors import MillpondError, NotUnboundedError, RunError
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Command] = {
     "witness": WITNESS,
     "repair": REPAIR,
     "run": RUN,
+    "report": REPORT,
     "lab": LAB,
     "demo": DEMO,
     "completion": COMPLETION,
