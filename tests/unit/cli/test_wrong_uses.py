@@ -90,7 +90,7 @@ COMMANDS = [
     ("witness grows.sql -n three", "-n: 'three' is not a whole number"),
     ("witness grows.sql -n 0", "grows.sql: a witness "),
     ("witness grows.sql -n 2 --query 7", "there is no query 7: the file holds one query; leave --query out"),
-    ("report good.sql", "-o is missing; see millpond report --help"),
+    ("report good.sql", "-o/--output is missing; see millpond report --help"),
     ("report nowhere.sql -o out.html", "nowhere.sql: there is no such file"),
     ("report good.sql -o out.html --query 3", "there is no query 3: the file holds one query"),
     ("report good.sql -o in", "the report in cannot be written: it is a folder; give another --output"),
