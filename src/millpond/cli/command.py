@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millpond.cli.exits import ExitCode
@@ -20,6 +21,7 @@ from millpond.errors import MillpondError, NotBoundedError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from millpond.analysis.repair.model import Repair
     from millpond.analysis.verdict import Verdict
 
 
@@ -61,6 +63,26 @@ def choose_verdict(verdicts: Sequence[Verdict], number: int) -> Verdict:
     count = f"{len(verdicts)} queries" if len(verdicts) > 1 else "one query"
     remedy = f"give a number from 1 to {len(verdicts)}" if len(verdicts) > 1 else "leave --query out"
     raise MillpondError(f"there is no query {number}: the file holds {count}", remedy=remedy)
+
+
+def find_repairs_of(
+    verdict: Verdict, file: str, limit: int | None = None, sample: str | None = None
+) -> list[Repair]:
+    """The repairs of a query of a file, with constants from a sample or from the declared sources."""
+    from millpond.analysis.repair.find import find_repairs
+    from millpond.analysis.repair.sample import read_sample, read_sources
+    from millpond.analysis.verdict import BOUNDED
+    from millpond.cli.files import STANDARD_INPUT
+
+    if verdict.outcome == BOUNDED:
+        return []
+    if sample is not None:
+        rows = read_sample(verdict.query, Path(sample))
+    elif file != STANDARD_INPUT:
+        rows = read_sources(verdict.query, Path(file).resolve().parent)
+    else:
+        rows = {}
+    return find_repairs(verdict, limit, rows)
 
 
 def parse_count(text: str) -> int:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millpond.cli.command import (
     Command,
     check_file,
     choose_verdict,
+    find_repairs_of,
     flatten,
     has_colours,
     print_json,
     text_width,
 )
 from millpond.cli.exits import ExitCode
-from millpond.cli.files import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from millpond.analysis.repair.model import Repair
@@ -46,29 +45,16 @@ def _run(arguments: argparse.Namespace) -> ExitCode:
     verdicts = check_file(arguments.file)
     if arguments.query is not None:
         verdicts = [choose_verdict(verdicts, arguments.query)]
-    found = [(verdict, _find(verdict, arguments)) for verdict in verdicts]
+    found = [
+        (verdict, find_repairs_of(verdict, arguments.file, arguments.limit, arguments.sample))
+        for verdict in verdicts
+    ]
     if arguments.json:
         values = [_to_json(verdict, repairs) for verdict, repairs in found]
         print_json(values[0] if len(values) == 1 else values)
     else:
         print("\n\n".join("\n".join(_render(verdict, repairs, len(found) > 1)) for verdict, repairs in found))
     return ExitCode.OK
-
-
-def _find(verdict: Verdict, arguments: argparse.Namespace) -> list[Repair]:
-    from millpond.analysis.repair.find import find_repairs
-    from millpond.analysis.repair.sample import read_sample, read_sources
-    from millpond.analysis.verdict import BOUNDED
-
-    if verdict.outcome == BOUNDED:
-        return []
-    if arguments.sample is not None:
-        sample = read_sample(verdict.query, Path(arguments.sample))
-    elif arguments.file != STANDARD_INPUT:
-        sample = read_sources(verdict.query, Path(arguments.file).resolve().parent)
-    else:
-        sample = {}
-    return find_repairs(verdict, arguments.limit, sample)
 
 
 def _to_json(verdict: Verdict, repairs: list[Repair]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from millpond.cli.command import Command, check_file, choose_verdict, print_line
+from millpond.cli.command import Command, check_file, choose_verdict, find_repairs_of, print_line
 from millpond.cli.exits import ExitCode
 from millpond.cli.files import STANDARD_INPUT
 from millpond.errors import MillpondError, describe_os_error
@@ -33,6 +33,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+# How many repairs of a query are shown.
+_REPAIRS = 5
+
+
 def _run(arguments: argparse.Namespace) -> ExitCode:
     from millpond.report.metrics_file import read_metrics
     from millpond.report.page import render_page
@@ -42,7 +46,8 @@ def _run(arguments: argparse.Namespace) -> ExitCode:
     if arguments.query is not None:
         verdicts = [choose_verdict(verdicts, arguments.query)]
     title = "standard input" if arguments.file == STANDARD_INPUT else Path(arguments.file).name
-    page = render_page(verdicts, title, batches)
+    repairs = [find_repairs_of(verdict, arguments.file, _REPAIRS) for verdict in verdicts]
+    page = render_page(verdicts, title, batches, repairs)
     if arguments.output == STANDARD_INPUT:
         sys.stdout.write(page)
         return ExitCode.OK

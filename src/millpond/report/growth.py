@@ -6,10 +6,11 @@ many rows every program has to remember.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from millpond.analysis.decide import decide
+from millpond.analysis.repair.model import Repair
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
 from millpond.errors import WitnessSizeError
 from millpond.plan.state import State
@@ -31,14 +32,16 @@ class Growth:
     notes: tuple[str, ...]
 
 
-def find_growth(verdict: Verdict) -> Growth | None:
-    """The state of a query against the rows it has read; None if nothing is known about it."""
+def find_growth(verdict: Verdict, repairs: Sequence[Repair] = ()) -> Growth | None:
+    """The state of a query against the rows it has read; None if nothing is known about it.
+
+    If repairs are given, so is the bound after the first one that has a number.
+    """
     series: list[Series] = []
     notes: list[str] = []
     state, is_assumed = _find_state(verdict)
     if verdict.outcome == BOUNDED and state.entries is not None:
-        line = tuple((rows, float(state.entries)) for rows in _ROWS)
-        series.append(Series("this query, at most", line, "ours"))
+        series.append(Series("this query, at most", _draw_flat(state.entries), "ours"))
         notes.append("This query: the worst-case bound of its state, proved from the query.")
         if is_assumed:
             notes.append(
@@ -52,6 +55,12 @@ def find_growth(verdict: Verdict) -> Growth | None:
             f"The points are witnesses with up to {int(proved[-1][1])} such rows, which were evaluated; "
             "there are larger ones of every size."
         )
+    for number, repair in enumerate(repairs, start=1):
+        entries = repair.verdict.state.entries if repair.verdict is not None else None
+        if entries:
+            series.append(Series(f"repair {number}, at most", _draw_flat(entries), "ours"))
+            notes.append(f"Repair {number}: the bound of the state after this change.")
+            break
     model = model_spark(verdict.query)
     series[:0] = _list_spark_series(model, state)
     notes += _describe_model(model)
@@ -59,6 +68,10 @@ def find_growth(verdict: Verdict) -> Growth | None:
         return None
     chart = Chart("State against rows", "rows read", "entries kept", tuple(series), is_log=True)
     return Growth(chart, tuple(notes))
+
+
+def _draw_flat(entries: int) -> tuple[tuple[float, float], ...]:
+    return (_ROWS[0], float(entries)), (_ROWS[-1], float(entries))
 
 
 def _find_proved(verdict: Verdict) -> tuple[tuple[float, float], ...]:

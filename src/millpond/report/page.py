@@ -10,7 +10,8 @@ from hashlib import sha256
 from markupsafe import Markup
 
 import millpond
-from millpond.analysis.verdict import UNBOUNDED, Verdict
+from millpond.analysis.repair.model import Repair
+from millpond.analysis.verdict import Verdict
 from millpond.errors import one_line
 from millpond.report import sections
 from millpond.report.metrics_file import Batch
@@ -52,9 +53,19 @@ class QueryReport:
     sections: tuple[Section, ...]
 
 
-def render_page(verdicts: Sequence[Verdict], title: str, batches: Sequence[Batch] = ()) -> str:
-    """The page about the queries of a file named ``title``, and the run that the batches are of."""
-    queries = [_report(number, verdict) for number, verdict in enumerate(verdicts, start=1)]
+def render_page(
+    verdicts: Sequence[Verdict],
+    title: str,
+    batches: Sequence[Batch] = (),
+    repairs: Sequence[Sequence[Repair]] = (),
+) -> str:
+    """The page about the queries of a file named ``title``.
+
+    It shows the repairs of each query, if they are given, and the run that the batches are of.
+    """
+    known = repairs or [()] * len(verdicts)
+    pairs = zip(verdicts, known, strict=True)
+    queries = [_report(number, *pair) for number, pair in enumerate(pairs, start=1)]
     digest = b64encode(sha256(_SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return sections.render_template(
@@ -70,7 +81,7 @@ def render_page(verdicts: Sequence[Verdict], title: str, batches: Sequence[Batch
     )
 
 
-def _report(number: int, verdict: Verdict) -> QueryReport:
+def _report(number: int, verdict: Verdict, repairs: Sequence[Repair]) -> QueryReport:
     parts = (
         ("query", "The query", sections.render_query(verdict)),
         ("why", "Why" if verdict.reasons else "Notes", sections.render_reasons(verdict)),
@@ -79,15 +90,8 @@ def _report(number: int, verdict: Verdict) -> QueryReport:
         ("time", "Time", sections.render_time(verdict)),
         ("blocks", "Blocks", sections.render_blocks(verdict)),
         ("kept", "What is kept", sections.render_kept(verdict)),
-        ("growth", "State against rows", sections.render_growth(verdict)),
-        ("repairs", "Repairs", _render_repairs(verdict)),
+        ("growth", "State against rows", sections.render_growth(verdict, repairs)),
+        ("repairs", "Repairs", sections.render_repairs(verdict, repairs)),
     )
     found = tuple(Section(f"q{number}-{name}", title, part) for name, title, part in parts if part.strip())
     return QueryReport(number, verdict, one_line(verdict.query_text, 80), found)
-
-
-def _render_repairs(verdict: Verdict) -> Markup:
-    find_repairs = getattr(verdict, "repairs", None)
-    if verdict.outcome != UNBOUNDED or find_repairs is None:
-        return Markup("")
-    return sections.render_repairs(find_repairs(), verdict.query_text)

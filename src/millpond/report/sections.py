@@ -15,6 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from millpond.analysis.explain import headline, list_kept, list_notes
+from millpond.analysis.repair.model import Repair
+from millpond.analysis.repair.show import describe_effect, list_changed_lines
 from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.query.derived_names import strip_mark
 from millpond.report.chart import CHART_STYLE, draw_chart
@@ -138,9 +140,9 @@ def render_kept(verdict: Verdict) -> Markup:
     return render_template("kept.html", rows=rows, total=total, size=size)
 
 
-def render_growth(verdict: Verdict) -> Markup:
-    """State against rows: this query beside Spark's own plan."""
-    growth = find_growth(verdict)
+def render_growth(verdict: Verdict, repairs: Sequence[Repair] = ()) -> Markup:
+    """State against rows: this query beside Spark's own plan, and after a repair."""
+    growth = find_growth(verdict, repairs)
     if growth is None:
         return Markup("")
     return render_template("growth.html", chart=Markup(draw_chart(growth.chart)), growth=growth)
@@ -158,55 +160,30 @@ def render_story(verdict: Verdict) -> Markup:
 # --- repairs -----------------------------------------------------------------------------------------
 
 
-def render_repairs(repairs: Sequence[Any], text: str) -> Markup:
-    """The repairs of a query whose whole text is given, with their changes marked in it."""
+def render_repairs(verdict: Verdict, repairs: Sequence[Repair]) -> Markup:
+    """The repairs of a query, with the lines that they change."""
     if not repairs:
         return Markup("")
+    script = verdict.query.script
     shown = [
         {
-            "repair": repair,
-            "excerpt": render_edits(text, repair.edits),
-            "state": headline(repair.verdict) if repair.verdict is not None else None,
+            "title": repair.title,
+            "effect": describe_effect(repair),
+            "lines": list(_list_lines(script.text, repair)) if script is not None else [],
         }
         for repair in repairs
     ]
     return render_template("repairs.html", repairs=shown)
 
 
-def render_edits(text: str, edits: Sequence[Any]) -> Markup:
-    """The lines of a text that edits change, with what is inserted and what is deleted marked."""
-    both, marks = "", []
-    at = 0
-    for edit in sorted(edits, key=lambda each: each.start):
-        both += text[at : edit.start]
-        for piece, element in ((text[edit.start : edit.end], "del"), (edit.text, "ins")):
-            if piece.strip():
-                marks.append(Mark(len(both), len(both) + len(piece), element))
-            both += piece
-        at = edit.end
-    both += text[at:]
-    parts = [_highlight_lines(both, marks, first, last) for first, last in _find_changed_lines(both, marks)]
-    return Markup("\n⋯\n").join(parts)
-
-
-def _find_changed_lines(text: str, marks: Sequence[Mark]) -> Iterator[tuple[int, int]]:
-    """The offsets of the lines with marks; lines that follow each other are one piece."""
-    pieces: list[tuple[int, int]] = []
-    for mark in marks:
-        first = text.rfind("\n", 0, mark.start) + 1
-        end = text.find("\n", mark.end)
-        last = len(text) if end < 0 else end
-        if pieces and first <= pieces[-1][1] + 1:
-            pieces[-1] = (pieces[-1][0], max(last, pieces[-1][1]))
-        else:
-            pieces.append((first, last))
-    yield from pieces
-
-
-def _highlight_lines(text: str, marks: Sequence[Mark], first: int, last: int) -> Markup:
-    inside = [mark for mark in marks if first <= mark.start and mark.end <= last]
-    moved = [Mark(mark.start - first, mark.end - first, mark.element) for mark in inside]
-    return highlight(text[first:last], moved)
+def _list_lines(text: str, repair: Repair) -> Iterator[tuple[int, str, Markup]]:
+    """The changed lines: number, sign and text.  A line to which something is only added is shown once."""
+    for line in list_changed_lines(text, repair.edits):
+        if line.removed and not line.marked:
+            continue
+        element = "del" if line.removed else "ins"
+        marks = [Mark(start, end, element) for start, end in line.marked]
+        yield line.number, "-" if line.removed else "+", highlight(line.text, marks)
 
 
 # --- a run -------------------------------------------------------------------------------------------

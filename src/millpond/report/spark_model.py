@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, prod
 
-from millpond.query.aggregate_functions import Memory, find_memory
+from millpond.query.aggregate_functions import Memory, find_memory, keeps_values
 from millpond.query.durations import parse_duration, parse_rate
 from millpond.query.finite_columns import count_finite_values
-from millpond.query.model import Comparison, JoinSide, Occurrence, Op, Query, Ref, Select, Subquery
+from millpond.query.model import Aggregate, Comparison, JoinSide, Occurrence, Op, Query, Ref, Select, Subquery
 from millpond.query.normalize import TooManyParts
 from millpond.query.parts import Part, split_into_parts
 from millpond.query.result_times import find_final_buckets
@@ -182,14 +182,25 @@ class _SelectModel:
             return SparkOperator("the aggregation keeps the groups that are still open", None)
         groups = self._count_values(keys)
         names = ", ".join(map(str, keys))
-        if any(find_memory(a) in (Memory.SET, Memory.LIST) for a in aggregates):
-            return SparkOperator("the aggregation keeps every value of each group", lambda rows: rows, True)
+        values = max((self._count_kept_values(a) for a in aggregates), default=1.0)
+        if values > 1:
+            most = groups * values
+            text = "the aggregation keeps every value of each group"
+            return SparkOperator(text, lambda rows: min(rows, most), most == inf)
         if groups == inf:
             return SparkOperator(f"the aggregation keeps a group for every {names}", lambda rows: rows, True)
         text = (
             f"the aggregation keeps a group for each {names}" if keys else "the aggregation keeps one group"
         )
         return SparkOperator(text, lambda rows: min(rows, groups))
+
+    def _count_kept_values(self, aggregate: Aggregate) -> float:
+        """How many values Spark keeps of a group: all that differ for MEDIAN, one for COUNT."""
+        if not keeps_values(aggregate) or aggregate.function == "PERCENTILE_APPROX":
+            return 1.0
+        if find_memory(aggregate) is Memory.LIST:
+            return inf
+        return self._count_values(tuple(refs(aggregate)))
 
     def _model_deduplication(self) -> SparkOperator:
         shown = tuple(sorted(item_refs(self._select.items), key=str))

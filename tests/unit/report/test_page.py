@@ -121,6 +121,19 @@ def test_the_report_on_an_unbounded_query_has_its_proof_with_evaluated_answers()
     ]
 
 
+def test_repairs_are_shown_with_the_lines_that_they_change() -> None:
+    (verdict,) = check_all(SHOP + "SELECT price FROM clicks, offers\nWHERE price < ceiling")
+    repairs = verdict.repairs()
+    reader = Reader(render_page([verdict], "clicks.sql", repairs=[repairs]))
+    assert_sound(reader)
+    assert all(repair.title in reader.text for repair in repairs)
+    inserted = "".join(reader.texts["ins"] + reader.texts["span"])
+    assert all(
+        word in inserted for repair in repairs for edit in repair.edits for word in edit.text.split()[:1]
+    )
+    assert re.search(r"repair \d, at most", reader.text)
+
+
 def test_several_queries_have_a_section_each_and_links_to_them() -> None:
     one = "SELECT DISTINCT country FROM clicks;"
     other = "SELECT DISTINCT price FROM clicks"
