@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 EXIT_CODES = {
-    "OK": "`check`: every query is bounded; `witness`: a witness was printed; `run`: everything is written",
+    "OK": (
+        "`check`: every query is bounded; `witness`: a witness was printed; `report`, `run`: everything is "
+        "written"
+    ),
     "UNBOUNDED": "`check`: at least one query is unbounded",
     "BAD_INPUT": (
         "bad input or wrong arguments; one line on standard error says where, and what to write instead"
