@@ -63,7 +63,7 @@ def build_block_table(
     """The table of a block under a name; ``time`` is the time column that it has to have, if given."""
     shown = _list_shown(query, types)
     streaming = any(o.table.streaming for select in query.selects for o in select.every_occurrence)
-    columns = {each: type_ for _, type_, names in shown for each in names}
+    columns = {each: TIMESTAMP if type_ is WINDOW else type_ for _, type_, names in shown for each in names}
     moments = _find_common_moments(query) if streaming else {}
     if streaming and not moments:
         query, added = _add_hidden_time(query)

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from millpond.errors import SqlError, SqlNameError, SqlTypeError, one_line
 from millpond.frontend import literals
+from millpond.frontend.counted_times import is_rounded, rewrite_difference
 from millpond.frontend.expressions import Reader, strip_parentheses
 from millpond.frontend.refusals import accept_only
 from millpond.frontend.row_expressions import mark_as_read
@@ -35,6 +36,7 @@ from millpond.query.model import (
     Or,
     Ref,
     Truth,
+    Windowed,
 )
 from millpond.query.types import STRING, WINDOW, Family
 
@@ -90,6 +92,8 @@ def read_in_part(
                 raise
             except SqlError as refusal:
                 rest.append((operand, refusal))
+                implied = rewrite_difference(reader.scope, operand, whole=False)
+                found += [read(reader, implied)] if implied is not None else []
         return conjunction(each for each in found if each != Truth(True))
 
 
@@ -101,6 +105,10 @@ def conjunction(conditions: Iterable[Condition]) -> Condition:
 def _read_condition(reading: _Reading, node: exp.Expr) -> Condition:
     statement = reading.reader.statement
     node = strip_parentheses(statement, node)
+    if isinstance(node, exp.Or) and reading.side is read_row_side:
+        flag = _read_flag(reading, node)
+        if flag is not None:
+            return flag
     if isinstance(node, exp.And | exp.Or):
         kind = And if isinstance(node, exp.And) else Or
         return _connect(kind, [_read_condition(reading, each) for each in list_operands(node, type(node))])
@@ -113,6 +121,10 @@ def _read_condition(reading: _Reading, node: exp.Expr) -> Condition:
         solved = Solver(reading.reader.scope, _OPS).solve(node)
         if solved is not None:
             return solved
+        rewritten = rewrite_difference(reading.reader.scope, node)
+        if rewritten is not None:
+            mark_as_read(statement, node)
+            return _read_condition(reading, rewritten)
     if type(node) in _OPS:
         accept_only(statement, node, "this", "expression")
         sides = [reading.side(reading.reader, each) for each in (node.this, node.expression)]
@@ -130,6 +142,18 @@ def _read_condition(reading: _Reading, node: exp.Expr) -> Condition:
             return compare_sides(reading.reader, sides[0], Op.EQ, sides[1], node)
     if isinstance(node, exp.Exists):
         raise SqlError(_SUBQUERY.format("EXISTS"), statement.keyword_at(node, "EXISTS"))
+    return _read_boolean(reading, node)
+
+
+def _read_flag(reading: _Reading, node: exp.Or) -> Condition | None:
+    """A condition that says whether the row before is near, counted in a unit of time, as a column."""
+    scope = reading.reader.scope
+    columns = [*node.find_all(exp.Column)]
+    if not is_rounded(scope, node) or not all(map(scope.knows, columns)):
+        return None
+    owners = {scope.find_column(column)[0].occurrence for column in columns}
+    if len(owners) != 1 or not isinstance(scope.table_of(owners.pop()).block, Windowed):
+        return None
     return _read_boolean(reading, node)
 
 

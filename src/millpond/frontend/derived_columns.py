@@ -63,12 +63,12 @@ def _check_repeated(select: Select, derived: dict[str, dict[str, Column]]) -> No
     """Refuse a stream whose rows are repeated in one place of the query, but not in another."""
     for occurrence in select.every_occurrence:
         columns = derived[occurrence.table.name].values()
-        repeated = {c.name for c in columns if c.derivation is not None and c.derivation.repeated}
+        repeated = [c for c in columns if c.derivation is not None and c.derivation.repeated]
         name = one_line(occurrence.table.name, 40)
-        if len(repeated) > 1:
-            message = f"the rows of {name} are repeated in {len(repeated)} ways in one query"
-            remedy = "write a query for each sliding window, and for each array that is exploded"
-            raise SqlError(message, select.position, remedy)
-        if repeated - {c.name for c in occurrence.table.derived}:
+        windows = [c for c in repeated if not _is_exploded(c)]
+        if len(windows) > 1:
+            message = f"{name} is divided into {len(windows)} kinds of sliding windows in one query"
+            raise SqlError(message, select.position, "write a query for each sliding window")
+        if {c.name for c in repeated} - {c.name for c in occurrence.table.derived}:
             message = f"{name} is used with and without a sliding window or explode in one query"
             raise SqlError(message, select.position)

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from millpond.errors import SqlError
 from millpond.frontend.constants import Bound
+from millpond.frontend.fields import read_field_accesses
 from millpond.frontend.joins import FromClause
 from millpond.frontend.row_expressions import find_derived, make_column, mark_as_read
 from millpond.frontend.scope import Scope, Source, SourceColumn
@@ -30,6 +31,10 @@ def is_explode(node: exp.Expr) -> bool:
 def read_lateral_views(node: exp.Select, clause: FromClause) -> FromClause:
     """FROM with the columns of ``LATERAL VIEW explode(array) t AS element``."""
     statement = clause.scope.statement
+    calls = [c for item in node.expressions for c in item.find_all(*_EXPLODES) if c.parent_select is node]
+    if len(calls) > 1:
+        message = f"{statement.excerpt(calls[1])} is the second explode in a select list"
+        raise SqlError(message, statement.at(calls[1]), "write LATERAL VIEW explode(…) t AS element")
     for view in node.args.get("laterals") or ():
         call, alias = view.this, view.args.get("alias")
         names = alias.args.get("columns") or [] if alias is not None else []
@@ -45,6 +50,7 @@ def read_lateral_views(node: exp.Select, clause: FromClause) -> FromClause:
         scope = replace(clause.scope, sources=(*clause.scope.visible, source))
         clause = replace(clause, scope=scope, columns=(*clause.columns, column))
         mark_as_read(statement, view)
+        read_field_accesses(scope, node)
     return clause
 
 

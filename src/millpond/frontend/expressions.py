@@ -164,11 +164,10 @@ def require_number(statement: Statement, what: str, node: exp.Expr, kind: SqlTyp
     """Refuse a value that is not a number."""
     if kind is None or kind.family is Family.NUMBER:
         return
-    is_time = kind.family is Family.TIME
-    remedy = "WHERE and ON can add an INTERVAL to a TIMESTAMP" if is_time else "use a numeric column"
-    raise SqlTypeError(
-        f"{what} needs numbers, but {statement.excerpt(node)} is {kind}", statement.at(node), remedy
-    )
+    message = f"{what} needs numbers, but {statement.excerpt(node)} is {kind}"
+    if kind.family is Family.TIME:  # Spark can add an INTERVAL to it, or subtract another one
+        raise SqlError(message, statement.at(node), "WHERE and ON can add an INTERVAL to a TIMESTAMP")
+    raise SqlTypeError(message, statement.at(node), "use a numeric column")
 
 
 # --- columns and arithmetic --------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.simplify import simplify
 
+from millpond.frontend.counted_times import TimeDifference, find_differences
 from millpond.query.durations import parse_duration
 from millpond.query.model import Table, Windowed
 from millpond.query.window_functions import is_earlier_time
@@ -24,10 +25,11 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 }
 
 
-def find_near_columns(table: Table, row: exp.Expr) -> tuple[tuple[str, int], ...]:
+def find_near_columns(table: Table, row: exp.Expr, slack: int) -> tuple[tuple[str, int], ...]:
     """The earlier timestamps that an expression over a row reads, each with a distance in microseconds.
 
-    The expression is the same if the timestamp is NULL as if it is further away than that.
+    The expression is the same if the timestamp is NULL as if it is further away than that.  ``slack``: by how
+    many microseconds a stretch of local time can be longer than one in UTC.
     """
     if not isinstance(table.block, Windowed) or table.time is None:
         return ()
@@ -35,19 +37,19 @@ def find_near_columns(table: Table, row: exp.Expr) -> tuple[tuple[str, int], ...
     names = {column.name for column in row.find_all(exp.Column)}
     for function in table.block.functions:
         if function.name in names and is_earlier_time(function, table.block.base):
-            distance = _find_distance(row, table.time, function.name)
+            distance = _find_distance(row, table.time, function.name, slack)
             if distance is not None:
                 found.append((function.name, distance))
     return tuple(found)
 
 
-def _find_distance(row: exp.Expr, time: str, earlier: str) -> int | None:
+def _find_distance(row: exp.Expr, time: str, earlier: str, slack: int) -> int | None:
     missing, far, distances = exp.Paren(this=row.copy()), exp.Paren(this=row.copy()), [0]
     for column in row.find_all(exp.Column):
         if column.name != earlier:
             continue
         atom = column.find_ancestor(exp.Is, *_IF_FAR)
-        read = _read_atom(atom, time, earlier)
+        read = _read_atom(atom, time, earlier, slack)
         if atom is None or read is None:
             return None
         if_missing, if_far, distance = read
@@ -79,30 +81,41 @@ def _reduce(tree: exp.Expr) -> str:
     return str(simplify(tree.transform(choose), dialect="spark").sql())
 
 
-def _read_atom(atom: exp.Expr | None, time: str, earlier: str) -> tuple[exp.Expr, exp.Expr, int] | None:
+def _read_atom(
+    atom: exp.Expr | None, time: str, earlier: str, slack: int
+) -> tuple[exp.Expr, exp.Expr, int] | None:
     """The value of a condition if the earlier timestamp is missing or far away, and how far that is."""
     if isinstance(atom, exp.Is):
         plain = isinstance(atom.expression, exp.Null) and _is_column(atom.this, earlier)
         return (exp.true(), exp.false(), 0) if plain else None
     if atom is None or type(atom) not in _IF_FAR:
         return None
-    kind = type(atom)
-    sides = [_read_side(side) for side in (atom.this, atom.expression)]
+    found = _find_differences(atom, time, earlier, slack)
+    if not found:
+        return None
+    if_far = all(each.if_far for each in found)
+    return exp.null(), exp.true() if if_far else exp.false(), max(each.reach for each in found)
+
+
+def _find_differences(atom: exp.Expr, time: str, earlier: str, slack: int) -> list[TimeDifference]:
+    """The times between a row and an earlier one that a condition compares; empty if it reads others."""
+    kind, sides = type(atom), [_read_side(side) for side in (atom.this, atom.expression)]
     left, right = sides
-    if left is None or right is None:
-        return None
-    if left[0] == earlier:
-        left, right, kind = right, left, _MIRRORED[kind]
-    if left[0] != time or right[0] != earlier:
-        return None
-    value = exp.true() if _IF_FAR[kind] else exp.false()
-    return exp.null(), value, max(right[1] - left[1], 0)
+    if left is not None and right is not None:
+        if left[0] == earlier:
+            left, right, kind = right, left, _MIRRORED[kind]
+        if left[0] != time or right[0] != earlier:
+            return []
+        reach, if_far = max(right[1] - left[1], 0), _IF_FAR[kind]
+        return [TimeDifference(atom.this, atom.expression, (), True, reach, if_far)]
+    found = find_differences(atom, slack)
+    fits = all(_is_column(each.later, time) and _is_column(each.earlier, earlier) for each in found)
+    return found if fits else []
 
 
 def _read_side(node: exp.Expr) -> tuple[str, int] | None:
     """A column plus a number of microseconds."""
-    while isinstance(node, exp.Paren):
-        node = node.this
+    node = node.unnest()
     if isinstance(node, exp.Column):
         return node.name, 0
     if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):

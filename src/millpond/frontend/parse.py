@@ -278,10 +278,14 @@ def _merge_tokens(text: str, tokens: list[Token]) -> list[Token]:
 
     ``USING org.example.Source`` names one format, and ``'it''s'`` is one string with a quote in it.
     ``window`` is a name unless it starts a WINDOW clause: ``WINDOW w AS (…)``.
+    ``STREAM(t)`` in FROM is ``t``.
     """
     mended: list[Token] = []
     in_format = False
+    left_out = _find_stream_words(tokens)
     for index, token in enumerate(tokens):
+        if index in left_out:
+            continue
         if token.token_type is TokenType.WINDOW and not _starts_window_clause(tokens, index):
             token = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)
         last = mended[-1] if mended else token
@@ -296,6 +300,17 @@ def _merge_tokens(text: str, tokens: list[Token]) -> list[Token]:
         else:
             mended.append(token)
     return mended
+
+
+def _find_stream_words(tokens: list[Token]) -> set[int]:
+    """The places of ``STREAM(`` and ``)`` around the name of a table in FROM, as in Databricks SQL."""
+    found: set[int] = set()
+    for index in range(1, len(tokens) - 3):
+        before, (word, opening, _, closing) = tokens[index - 1], tokens[index : index + 4]
+        is_source = before.token_type in (TokenType.FROM, TokenType.JOIN, TokenType.COMMA)
+        if is_source and (word.text.upper(), opening.text, closing.text) == ("STREAM", "(", ")"):
+            found |= {index, index + 1, index + 3}
+    return found
 
 
 def _starts_window_clause(tokens: list[Token], index: int) -> bool:

@@ -27,11 +27,12 @@ from millpond.frontend.row_expressions import (
     mark_as_read,
 )
 from millpond.frontend.scope import SourceColumn
+from millpond.frontend.spark_functions import to_duckdb
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import AGGREGATES
 from millpond.frontend.time_calls import is_window_call, read_time_call
 from millpond.query.model import Expr, OutputColumn
-from millpond.query.types import BOOLEAN, WINDOW, SqlType
+from millpond.query.types import BOOLEAN, WINDOW, Family, SqlType
 
 
 @dataclass
@@ -48,7 +49,9 @@ class Computed:
         row = self.row.copy()
         for column in [*row.find_all(exp.Column)]:
             column.set("this", exp.to_identifier(names[int(column.name)], quoted=True))
-        return OutputColumn(name, row.sql("spark"), row.sql("duckdb"))
+        named = zip(names, self.parts, strict=True)
+        times = {name for name, part in named if part.type is not None and part.type.family is Family.TIME}
+        return OutputColumn(name, row.sql("spark"), to_duckdb(row, times))
 
 
 def bind_item(reader: Reader, node: exp.Expr) -> Bound | Computed:

@@ -15,7 +15,7 @@ computed from the result (``projections``); arguments of aggregates, from the ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -36,13 +36,24 @@ from millpond.frontend.spark_functions import (
     correct_types,
     is_unknown_call,
     make_typable,
-    replace_user_functions,
+    to_duckdb,
 )
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import Statement
+from millpond.frontend.time_zones import find_slack
 from millpond.query.derived_names import mark_name
 from millpond.query.model import Column, Comparison, Derivation, Literal, Op, Ref
-from millpond.query.types import BOOLEAN, INT, TIME_VALUE, TIMESTAMP, TINYINT, SqlType, find_type, nested
+from millpond.query.types import (
+    BOOLEAN,
+    INT,
+    TIME_VALUE,
+    TIMESTAMP,
+    TINYINT,
+    Family,
+    SqlType,
+    find_type,
+    nested,
+)
 
 # Nodes whose value is not determined by the columns of one row.
 _NOT_OF_THE_ROW = (
@@ -132,8 +143,9 @@ def make_column(scope: Scope, alias: str, node: exp.Expr) -> Column:
     facts = tuple(find_facts(table, row, name, type_))
     arguments = tuple(dict.fromkeys(each.name for each in row.find_all(exp.Column)))
     limits = find_limited_column(table, row)
-    spark, duckdb = row.sql("spark"), _to_duckdb(row, type_)
-    near = find_near_columns(table, row)
+    times = {column.name for column in table.all_columns if column.type.family is Family.TIME}
+    spark, duckdb = row.sql("spark"), _to_duckdb(row, type_, times)
+    near = find_near_columns(table, row, find_slack(scope.statement.time_zone))
     derivation = Derivation(spark, duckdb, facts, arguments=arguments, limits=limits, near=near)
     return Column(name, type_, derivation=derivation, cardinality=count_values(table, row))
 
@@ -172,10 +184,9 @@ def _name(row: exp.Expr, taken: frozenset[str]) -> str:
     return name
 
 
-def _to_duckdb(row: exp.Expr, type_: SqlType) -> str:
+def _to_duckdb(row: exp.Expr, type_: SqlType, times: Collection[str] = ()) -> str:
     """DuckDB's spelling, with a result of the same type."""
-    computed = replace_user_functions(row)
-    return f"CAST({computed.sql('duckdb')} AS {type_.names.duckdb})"
+    return f"CAST({to_duckdb(row, times)} AS {type_.names.duckdb})"
 
 
 def find_expression_type(

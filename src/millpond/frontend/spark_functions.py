@@ -5,7 +5,7 @@ Functions that neither sqlglot nor this list has might be aggregates, or make se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -76,10 +76,22 @@ def is_unknown_call(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and _find_type_name(node) is None
 
 
-def replace_user_functions(node: exp.Expr) -> exp.Expr:
-    """An expression that DuckDB can compute: each function of users is another function of its arguments."""
+def to_duckdb(node: exp.Expr, times: Collection[str] = ()) -> str:
+    """DuckDB's spelling of an expression; ``times`` are the columns that are timestamps.
+
+    Each function of users is another function of its arguments.
+    """
 
     def change(each: exp.Expr) -> exp.Expr:
+        if isinstance(each, exp.TimestampDiff | exp.DateDiff) and each.text("unit"):
+            arguments = [exp.Literal.string(each.text("unit").lower()), each.expression, each.this]
+            plain = [a.this if isinstance(a, exp.TsOrDsToDate) else a for a in arguments]
+            return exp.Anonymous(this="date_sub", expressions=plain)  # complete units
+        if _is_epoch(each, times):
+            seconds = exp.Floor(this=exp.Anonymous(this="epoch", expressions=[each.this]))
+            return (
+                exp.Cast(this=seconds, to=each.to) if each.to.this is not exp.DType.DOUBLE else seconds.this
+            )
         if not isinstance(each, exp.Anonymous) or each.name.lower() not in _user_functions.get():
             return each
         type_name = _user_functions.get()[each.name.lower()]
@@ -88,7 +100,14 @@ def replace_user_functions(node: exp.Expr) -> exp.Expr:
         text = _STAND_INS.get(type_name, "{}").format(mixed)
         return exp.Paren(this=maybe_parse(text, dialect="duckdb"))
 
-    return node.transform(change)
+    return str(node.transform(change).sql("duckdb"))
+
+
+def _is_epoch(node: exp.Expr, times: Collection[str]) -> bool:
+    """Whether a node casts a timestamp to a number, which is in seconds in Spark."""
+    if not isinstance(node, exp.Cast) or not isinstance(node.this, exp.Column) or node.this.name not in times:
+        return False
+    return node.to.this in exp.DataType.NUMERIC_TYPES
 
 
 def _find_type_name(call: exp.Anonymous) -> str | None:

@@ -24,11 +24,12 @@ from millpond.frontend.sides import read_row_side
 from millpond.frontend.statement import Statement
 from millpond.query.model import (
     TRUE,
-    Comparison,
     Condition,
     Exists,
+    IsNull,
     Occurrence,
     Op,
+    Or,
     Ref,
 )
 from millpond.query.normalize import find_non_null, push_negations
@@ -92,9 +93,11 @@ class _SubqueryReader:
         select = self._find_select(node.args["query"])
         clause, where = self._read_select(select)
         equal = self._read_equalities(node, select, clause.scope)
-        if negated and not self._excludes_null(clause, where, equal):
-            message = "NOT IN (SELECT …) is not supported where NULL is possible"
+        nullable = self._find_nullable(clause, where, equal) if negated else frozenset()
+        if nullable and any(occurrence.table.streaming for occurrence in clause.occurrences):
+            message = "NOT IN (SELECT …) over a stream is not supported where NULL is possible"
             raise SqlError(message, self.statement.keyword_at(node, "NOT", "IN"), _NULLS)
+        equal = [_or_null(each, sorted(refs(each) & nullable, key=str)) for each in equal]
         return Exists(
             clause.occurrences, conjunction([where, *equal] if where != TRUE else equal), negated, text, place
         )
@@ -139,12 +142,20 @@ class _SubqueryReader:
             for value, item in zip(values, items, strict=True)
         ]
 
-    def _excludes_null(self, clause: FromClause, where: Condition, equal: Iterable[Condition]) -> bool:
-        """No column that NOT IN compares can be NULL."""
+    def _find_nullable(
+        self, clause: FromClause, where: Condition, equal: Iterable[Condition]
+    ) -> frozenset[Ref]:
+        """The columns that NOT IN compares and that can be NULL."""
         known = _find_not_null(self.scope.occurrences) | _find_not_null(clause.occurrences)
         literals = [*conjuncts(push_negations(self.condition)), *conjuncts(push_negations(where))]
         known |= find_non_null(literals)
-        return all(isinstance(each, Comparison) and refs(each) <= known for each in equal)
+        return frozenset(ref for each in equal for ref in refs(each)) - known
+
+
+def _or_null(equal: Condition, nullable: Iterable[Ref]) -> Condition:
+    """The condition, or one of the columns is NULL: then NOT IN is not true either."""
+    missing = [IsNull(ref, f"{ref} IS NULL") for ref in nullable]
+    return Or((equal, *missing)) if missing else equal
 
 
 def _find_not_null(occurrences: Iterable[Occurrence]) -> frozenset[Ref]:

@@ -1,0 +1,305 @@
+"""Conditions that count the time between two timestamps, as in ``timestampdiff(MINUTE, a.ts, b.ts) < 5``.
+
+They tell how far apart the timestamps are, up to the unit in which they count.  Written beside them as
+``b.ts < a.ts + INTERVAL 5 MINUTES``, the closure understands it.  The timestamps may be of two tables, or of
+a row and the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+
+from sqlglot import exp
+
+from millpond.frontend.scope import Scope
+from millpond.frontend.time_zones import find_slack
+from millpond.query.durations import parse_duration
+from millpond.query.types import Family
+
+_SECOND, _DAY = 1_000_000, 86_400_000_000
+_MONTH = 31 * _DAY
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.EQ: exp.EQ,
+}
+_CLOCKS: dict[type[exp.Expr], int] = {
+    exp.StrToUnix: _SECOND,
+    exp.UnixSeconds: _SECOND,
+    exp.UnixMillis: 1_000,
+    exp.UnixMicros: 1,
+}
+_CASTS = {exp.DType.BIGINT: _SECOND, exp.DType.DOUBLE: _SECOND}
+# The least and the greatest length of units of the calendar, in UTC.
+_CALENDAR = {
+    "DAY": (_DAY, _DAY),
+    "WEEK": (7 * _DAY, 7 * _DAY),
+    "MONTH": (28 * _DAY, _MONTH),
+    "QUARTER": (3 * 28 * _DAY, 3 * _MONTH),
+    "YEAR": (365 * _DAY, 366 * _DAY),
+}
+# Units of timestampdiff whose length does not depend on the calendar, in UTC.
+_FIXED = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK")
+_LONGEST = 2**52
+# A condition that stays as it is written, beside what it implies.
+_KEPT = "kept"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """``later - earlier`` is less (or greater) than so many microseconds, or equal to them."""
+
+    operator: type[exp.Expr]
+    micros: int
+
+
+@dataclass(frozen=True)
+class TimeDifference:
+    """What a condition says about the time between two expressions.
+
+    ``bounds`` follow from it, and with ``exact`` it follows from them.  Beyond ``reach`` microseconds it has
+    the same value for all larger differences: ``if_far``.
+    """
+
+    later: exp.Expr
+    earlier: exp.Expr
+    bounds: tuple[Bound, ...]
+    exact: bool
+    reach: int
+    if_far: bool
+
+
+@dataclass(frozen=True)
+class _Measure:
+    """A count of units between two timestamps.
+
+    The time between them is more than ``count - below`` units and less than ``count + above`` units.
+    """
+
+    later: exp.Expr
+    earlier: exp.Expr
+    unit: int
+    below: int = 0
+    above: int = 0
+    truncates: bool = False
+    slack: int = 0
+
+
+def find_differences(node: exp.Expr, slack: int) -> list[TimeDifference]:
+    """The differences that a comparison or BETWEEN, whose conjunction it is, compares; empty for others.
+
+    ``slack``: by how many microseconds a stretch of local time can be longer than one in UTC.
+    """
+    if isinstance(node, exp.Between):
+        both = [(exp.GTE, node.args["low"]), (exp.LTE, node.args["high"])]
+        found = [each for kind, limit in both for each in _compare(kind, node.this, limit, slack)]
+        return found if len(found) == len(both) else []
+    if type(node) not in _MIRRORED:
+        return []
+    left, right = node.this, node.expression
+    return [*_compare(type(node), left, right, slack)] or [
+        *_compare(_MIRRORED[type(node)], right, left, slack)
+    ]
+
+
+def rewrite_difference(scope: Scope, node: exp.Expr, whole: bool = True) -> exp.Expr | None:
+    """A condition on the time between two timestamps as one that the closure understands; None for others.
+
+    If that is not equivalent, the condition itself is added, unless it is not to be ``whole``.
+    """
+    if node.meta.get(_KEPT):
+        return None
+    statement = scope.statement
+    found = find_differences(node, find_slack(statement.time_zone))
+    if not found or not all(_is_time(scope, s) for each in found for s in (each.later, each.earlier)):
+        return None
+    conditions: list[exp.Expr] = [
+        bound.operator(
+            this=statement.copy(each.later), expression=_shift(statement.copy(each.earlier), bound)
+        )
+        for each in found
+        for bound in each.bounds
+    ]
+    if whole and not all(each.exact for each in found):
+        kept = statement.copy(node)
+        kept.meta[_KEPT] = True
+        conditions.append(kept)
+    for made in conditions:
+        statement.place(made, node)
+    joined = exp.and_(*conditions, copy=False) if len(conditions) > 1 else conditions[0]
+    statement.place(joined, node)
+    joined.parent = node.parent  # its place in the statement
+    return joined
+
+
+def is_rounded(scope: Scope, node: exp.Expr) -> bool:
+    """Whether a condition compares a time between two timestamps up to a unit."""
+    slack = find_slack(scope.statement.time_zone)
+    kinds = (exp.Between, *_MIRRORED)
+    return any(not d.exact for each in node.find_all(*kinds) for d in find_differences(each, slack))
+
+
+def _is_time(scope: Scope, node: exp.Expr) -> bool:
+    """Whether an expression is a timestamp, plus or minus a constant."""
+    node = node.unnest()
+    if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression.unnest(), exp.Interval):
+        return _is_time(scope, node.this)
+    if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star) or not scope.knows(node):
+        return False
+    type_ = scope.resolve(node)[1].type
+    return type_ is not None and type_.family is Family.TIME
+
+
+def _shift(node: exp.Expr, bound: Bound) -> exp.Expr:
+    if bound.micros == 0:
+        return node
+    kind = exp.Add if bound.micros > 0 else exp.Sub
+    length = exp.Interval(this=exp.Literal.string(str(abs(bound.micros))), unit=exp.var("MICROSECOND"))
+    return kind(this=node, expression=length)
+
+
+# --- what is compared ----------------------------------------------------------------------------------
+
+
+def _compare(
+    kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, slack: int, scale: Fraction = Fraction(1)
+) -> Iterator[TimeDifference]:
+    """The differences that ``left / scale`` compares with a constant."""
+    left, right = left.unnest(), right.unnest()
+    if isinstance(left, exp.Div):
+        divisor = _read_number(left.expression)
+        if divisor is not None and divisor > 0:
+            yield from _compare(kind, left.this, right, slack, scale * divisor)
+    elif isinstance(left, exp.Abs):
+        below = exp.Neg(this=right.copy())
+        sides = [
+            *_compare(kind, left.this, right, slack, scale),
+            *_compare(_MIRRORED[kind], left.this, below, slack, scale),
+        ]
+        yield from sides if len(sides) == 2 and kind in (exp.LT, exp.LTE) else ()
+    elif isinstance(left, exp.Sub) and isinstance(right, exp.Interval):
+        micros = parse_duration(f"{right.this.name} {right.text('unit')}")
+        if micros is not None and scale == 1:
+            yield _describe(_Measure(left.this, left.expression, 1), kind, Fraction(micros))
+    elif isinstance(right, exp.TimestampAdd) and right.text("unit").upper() in _CALENDAR:
+        units = _read_number(right.expression)
+        if units is not None and scale == 1 and kind is not exp.EQ:
+            ends = [int(units * each) for each in _CALENDAR[right.text("unit").upper()]]
+            is_upper, most = kind in (exp.LT, exp.LTE), max(ends) + slack
+            bound = Bound(exp.LTE, most) if is_upper else Bound(exp.GTE, min(ends) - slack)
+            yield TimeDifference(left, right.this, (bound,), False, max(most, 0), not is_upper)
+    else:
+        measure, count = _find_measure(left, slack), _read_number(right)
+        if measure is not None and count is not None and abs(count * scale) < _LONGEST // measure.unit:
+            yield _describe(measure, kind, count * scale)
+
+
+def _find_measure(node: exp.Expr, slack: int) -> _Measure | None:
+    """The count of units that an expression is."""
+    if isinstance(node, exp.Sub):
+        one, other = _find_clock(node.this), _find_clock(node.expression)
+        if one is None or other is None or one[0] != other[0] or one[2] != other[2]:
+            return None
+        rounding = 0 if one[0] == 1 else 1
+        return _Measure(one[1], other[1], one[0], rounding, rounding)
+    if isinstance(node, exp.TimestampDiff | exp.DateDiff):
+        later, earlier, unit = _unwrap(node.this), _unwrap(node.expression), node.text("unit").upper()
+        if isinstance(node, exp.DateDiff) and not unit:
+            return _Measure(later, earlier, _DAY, 1, 1, slack=slack)
+        if unit in _FIXED:
+            return _Measure(later, earlier, parse_duration(f"1 {unit}") or 1, truncates=True, slack=slack)
+    if isinstance(node, exp.MonthsBetween):
+        return _Measure(node.this, node.expression, _MONTH, 0, 1, slack=slack)
+    return None
+
+
+def _find_clock(node: exp.Expr) -> tuple[int, exp.Expr, str] | None:
+    """The microseconds of the unit in which an expression counts the time since 1970, and the timestamp."""
+    node = node.unnest()
+    if isinstance(node, exp.StrToUnix) and node.args.get("format") is not None:
+        default = exp.maybe_parse("unix_timestamp(x)", dialect="spark").args["format"]
+        if node.args["format"] != default:
+            return None
+    if type(node) in _CLOCKS:
+        return _CLOCKS[type(node)], node.this, ""
+    if isinstance(node, exp.Cast) and node.to.this in _CASTS:
+        return _CASTS[node.to.this], node.this, node.to.sql()
+    return None
+
+
+def _describe(measure: _Measure, kind: type[exp.Expr], count: Fraction) -> TimeDifference:
+    """The difference whose count of units is compared with a number."""
+    if measure.truncates:
+        bounds = _bound_truncated(kind, count)
+        exact = not measure.slack
+    else:
+        bounds = [*_bound_rounded(measure, kind, count)]
+        exact = not (measure.below or measure.above or measure.slack)
+    unit, slack = measure.unit, measure.slack
+    shifted = tuple(
+        Bound(op, ceil(at * unit) + slack if op in (exp.LT, exp.LTE) else floor(at * unit) - slack)
+        if op is not exp.EQ
+        else Bound(op, int(at * unit))
+        for op, at in bounds
+    )
+    reach = max(0, ceil((count + 2) * unit) if not exact else ceil((count + 1) * unit)) + slack
+    if unit == 1:
+        reach = max(0, ceil(count))
+    return TimeDifference(
+        measure.later, measure.earlier, shifted, exact, reach, if_far=kind in (exp.GT, exp.GTE)
+    )
+
+
+def _bound_truncated(kind: type[exp.Expr], count: Fraction) -> list[tuple[type[exp.Expr], int]]:
+    """Bounds of q that are equivalent to ``trunc(q) kind count``."""
+    if kind is exp.EQ:
+        if count.denominator != 1:
+            return [(exp.LT, -_LONGEST), (exp.GT, _LONGEST)]
+        return [*_bound_truncated(exp.GTE, count), *_bound_truncated(exp.LTE, count)]
+    if kind in (exp.LT, exp.LTE):
+        most = floor(count) if kind is exp.LTE else ceil(count) - 1
+        return [(exp.LT, most + 1) if most >= 0 else (exp.LTE, most)]
+    least = ceil(count) if kind is exp.GTE else floor(count) + 1
+    return [(exp.GTE, least) if least > 0 else (exp.GT, least - 1)]
+
+
+def _bound_rounded(
+    measure: _Measure, kind: type[exp.Expr], count: Fraction
+) -> Iterator[tuple[type[exp.Expr], Fraction]]:
+    """Bounds of the time between that follow if the count of units is compared with a number."""
+    if not measure.below and not measure.above:
+        yield kind, count
+        return
+    if kind in (exp.LT, exp.LTE, exp.EQ):
+        yield exp.LT, count + measure.above
+    if kind in (exp.GT, exp.GTE, exp.EQ) and measure.below:
+        yield exp.GT, count - measure.below
+
+
+def _read_number(node: exp.Expr) -> Fraction | None:
+    """The value of a constant: numbers, connected by + - * /."""
+    node = node.unnest()
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return Fraction(node.this) if node.this.replace(".", "", 1).isdecimal() else None
+    if isinstance(node, exp.Neg):
+        inner = _read_number(node.this)
+        return None if inner is None else -inner
+    if not isinstance(node, exp.Add | exp.Sub | exp.Mul):
+        return None
+    left, right = _read_number(node.this), _read_number(node.expression)
+    if left is None or right is None:
+        return None
+    if isinstance(node, exp.Mul):
+        return left * right
+    return left + right if isinstance(node, exp.Add) else left - right
+
+
+def _unwrap(node: exp.Expr) -> exp.Expr:
+    """The argument of ``datediff``, around which sqlglot puts a conversion to a date."""
+    node = node.unnest()
+    return node.this.unnest() if isinstance(node, exp.TsOrDsToDate | exp.TsOrDsToDateStr) else node
