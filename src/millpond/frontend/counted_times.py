@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from math import ceil, floor
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from millpond.frontend.scope import Scope
 from millpond.frontend.time_zones import find_slack
@@ -140,8 +141,7 @@ def rewrite_difference(scope: Scope, node: exp.Expr, whole: bool = True) -> exp.
 def is_rounded(scope: Scope, node: exp.Expr) -> bool:
     """Whether a condition compares a time between two timestamps up to a unit."""
     slack = find_slack(scope.statement.time_zone)
-    kinds = (exp.Between, *_MIRRORED)
-    return any(not d.exact for each in node.find_all(*kinds) for d in find_differences(each, slack))
+    return any(not found.exact for each in node.walk() for found in find_differences(each, slack))
 
 
 def _is_time(scope: Scope, node: exp.Expr) -> bool:
@@ -221,10 +221,8 @@ def _find_measure(node: exp.Expr, slack: int) -> _Measure | None:
 def _find_clock(node: exp.Expr) -> tuple[int, exp.Expr, str] | None:
     """The microseconds of the unit in which an expression counts the time since 1970, and the timestamp."""
     node = node.unnest()
-    if isinstance(node, exp.StrToUnix) and node.args.get("format") is not None:
-        default = exp.maybe_parse("unix_timestamp(x)", dialect="spark").args["format"]
-        if node.args["format"] != default:
-            return None
+    if isinstance(node, exp.StrToUnix) and node.args.get("format") not in (None, _find_default_format()):
+        return None
     if type(node) in _CLOCKS:
         return _CLOCKS[type(node)], node.this, ""
     if isinstance(node, exp.Cast) and node.to.this in _CASTS:
@@ -232,14 +230,16 @@ def _find_clock(node: exp.Expr) -> tuple[int, exp.Expr, str] | None:
     return None
 
 
+@cache
+def _find_default_format() -> exp.Expr | None:
+    """The format that sqlglot adds to ``unix_timestamp(ts)``."""
+    return parse_one("unix_timestamp(x)", read="spark").args.get("format")
+
+
 def _describe(measure: _Measure, kind: type[exp.Expr], count: Fraction) -> TimeDifference:
     """The difference whose count of units is compared with a number."""
-    if measure.truncates:
-        bounds = _bound_truncated(kind, count)
-        exact = not measure.slack
-    else:
-        bounds = [*_bound_rounded(measure, kind, count)]
-        exact = not (measure.below or measure.above or measure.slack)
+    bounds = [*(_bound_truncated(kind, count) if measure.truncates else _bound_rounded(measure, kind, count))]
+    exact = not (measure.below or measure.above or measure.slack)
     unit, slack = measure.unit, measure.slack
     shifted = tuple(
         Bound(op, ceil(at * unit) + slack if op in (exp.LT, exp.LTE) else floor(at * unit) - slack)
@@ -247,25 +247,21 @@ def _describe(measure: _Measure, kind: type[exp.Expr], count: Fraction) -> TimeD
         else Bound(op, int(at * unit))
         for op, at in bounds
     )
-    reach = max(0, ceil((count + 2) * unit) if not exact else ceil((count + 1) * unit)) + slack
-    if unit == 1:
-        reach = max(0, ceil(count))
+    # Rounding moves the count by less than two units; an exact time is not rounded.
+    reach = max(0, ceil((count + 2) * unit) + slack if unit > 1 else ceil(count))
     return TimeDifference(
         measure.later, measure.earlier, shifted, exact, reach, if_far=kind in (exp.GT, exp.GTE)
     )
 
 
-def _bound_truncated(kind: type[exp.Expr], count: Fraction) -> list[tuple[type[exp.Expr], int]]:
-    """Bounds of q that are equivalent to ``trunc(q) kind count``."""
-    if kind is exp.EQ:
-        if count.denominator != 1:
-            return [(exp.LT, -_LONGEST), (exp.GT, _LONGEST)]
-        return [*_bound_truncated(exp.GTE, count), *_bound_truncated(exp.LTE, count)]
-    if kind in (exp.LT, exp.LTE):
-        most = floor(count) if kind is exp.LTE else ceil(count) - 1
-        return [(exp.LT, most + 1) if most >= 0 else (exp.LTE, most)]
-    least = ceil(count) if kind is exp.GTE else floor(count) + 1
-    return [(exp.GTE, least) if least > 0 else (exp.GT, least - 1)]
+def _bound_truncated(kind: type[exp.Expr], count: Fraction) -> Iterator[tuple[type[exp.Expr], Fraction]]:
+    """Bounds of q that are together equivalent to ``trunc(q) kind count``."""
+    if kind in (exp.LT, exp.LTE, exp.EQ):
+        most = ceil(count) - 1 if kind is exp.LT else floor(count)
+        yield (exp.LT, Fraction(most + 1)) if most >= 0 else (exp.LTE, Fraction(most))
+    if kind in (exp.GT, exp.GTE, exp.EQ):
+        least = floor(count) + 1 if kind is exp.GT else ceil(count)
+        yield (exp.GTE, Fraction(least)) if least > 0 else (exp.GT, Fraction(least - 1))
 
 
 def _bound_rounded(

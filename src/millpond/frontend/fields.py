@@ -51,7 +51,7 @@ def _expand_struct(scope: Scope, item: exp.Expr) -> list[exp.Expr]:
     if type_ is None or type_.family is not Family.NESTED or not type_.name.upper().startswith("STRUCT"):
         return [item]
     fields = exp.DataType.build(type_.name, dialect="spark").expressions
-    made = []
+    made: list[exp.Expr] = []
     for field in fields:
         access = exp.Dot(this=named.copy(), expression=exp.to_identifier(field.name, quoted=True))
         alias = exp.Alias(this=access, alias=exp.to_identifier(field.name, quoted=True))

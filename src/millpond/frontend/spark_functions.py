@@ -84,14 +84,13 @@ def to_duckdb(node: exp.Expr, times: Collection[str] = ()) -> str:
 
     def change(each: exp.Expr) -> exp.Expr:
         if isinstance(each, exp.TimestampDiff | exp.DateDiff) and each.text("unit"):
-            arguments = [exp.Literal.string(each.text("unit").lower()), each.expression, each.this]
-            plain = [a.this if isinstance(a, exp.TsOrDsToDate) else a for a in arguments]
-            return exp.Anonymous(this="date_sub", expressions=plain)  # complete units
-        if _is_epoch(each, times):
-            seconds = exp.Floor(this=exp.Anonymous(this="epoch", expressions=[each.this]))
-            return (
-                exp.Cast(this=seconds, to=each.to) if each.to.this is not exp.DType.DOUBLE else seconds.this
-            )
+            unit, moments = exp.Literal.string(each.text("unit").lower()), (each.expression, each.this)
+            plain = [m.this if isinstance(m, exp.TsOrDsToDate) else m for m in moments]
+            return exp.Anonymous(this="date_sub", expressions=[unit, *plain])  # complete units
+        if isinstance(each, exp.Cast) and _is_epoch(each, times):
+            seconds = exp.Anonymous(this="epoch", expressions=[each.this])
+            is_double = each.to.this is exp.DType.DOUBLE
+            return seconds if is_double else exp.Cast(this=exp.Floor(this=seconds), to=each.to)
         if not isinstance(each, exp.Anonymous) or each.name.lower() not in _user_functions.get():
             return each
         type_name = _user_functions.get()[each.name.lower()]
@@ -103,11 +102,10 @@ def to_duckdb(node: exp.Expr, times: Collection[str] = ()) -> str:
     return str(node.transform(change).sql("duckdb"))
 
 
-def _is_epoch(node: exp.Expr, times: Collection[str]) -> bool:
+def _is_epoch(node: exp.Cast, times: Collection[str]) -> bool:
     """Whether a node casts a timestamp to a number, which is in seconds in Spark."""
-    if not isinstance(node, exp.Cast) or not isinstance(node.this, exp.Column) or node.this.name not in times:
-        return False
-    return node.to.this in exp.DataType.NUMERIC_TYPES
+    is_time = isinstance(node.this, exp.Column) and node.this.name in times
+    return is_time and node.to.this in exp.DataType.NUMERIC_TYPES
 
 
 def _find_type_name(call: exp.Anonymous) -> str | None:
