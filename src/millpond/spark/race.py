@@ -1,32 +1,40 @@
-"""The race of ``millpond demo``: a bounded join by Millpond and by Spark, on the same input."""
+"""The race of ``millpond demo``: a bounded query by Millpond, and by Spark's own operators.
+
+Both read the same files.  They take turns, one micro-batch each, so that each has the machine to itself.
+"""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from millpond.spark.answer import OBSERVED
-from millpond.spark.session import open_session
-from millpond.spark.sql import answer_query
+from millpond.analysis.verdict import Verdict
+from millpond.errors import RunError
+from millpond.spark.admission import admit
+from millpond.spark.answer import OBSERVED, finish_rows
+from millpond.spark.blocks import make_job
+from millpond.spark.engines import choose_engine
+from millpond.spark.failure import find_cause
+from millpond.spark.job import Job
+from millpond.spark.own_sql import open_views
+from millpond.spark.session import set_partitions
+from millpond.spark.sources.open import open_source
+from millpond.spark.sql import emit_results
 
-QUERY = "SELECT A FROM S, T WHERE A = D AND A > 10 AND D < 20"
-_BATCHES = 12
-_ROWS = 50_000  # of each stream in a batch
-_KEYS = 5_000
-_POLL = 0.1
+_POLL = 0.05  # seconds between two looks at a running query
+_IDLE = "100"  # milliseconds between two looks of an idle query at its folders
 
 
 @dataclass(frozen=True)
 class RaceStep:
-    """One micro-batch: rows read so far, rows kept, and the seconds it took."""
+    """The files of one turn: rows read so far, entries or rows kept after them, and the seconds they took."""
 
     rows: int
     kept: int
@@ -35,58 +43,105 @@ class RaceStep:
 
 @dataclass
 class Race:
-    """The batches of both joins so far."""
+    """The turns of both sides so far, and the rows that each has written."""
 
     ours: list[RaceStep] = field(default_factory=list)
     theirs: list[RaceStep] = field(default_factory=list)
+    our_answer: Sequence[tuple[object, ...]] = ()
+    their_answer: Sequence[tuple[object, ...]] = ()
 
 
-def run_race() -> Iterator[Race]:
-    """Run both joins, one after the other; yield the same race again after each batch."""
-    so_far = Race()
-    with tempfile.TemporaryDirectory(prefix="millpond-demo-") as name, open_session() as spark:
-        spark.conf.set("spark.sql.shuffle.partitions", "1")
-        folder = Path(name)
-        left, right = _write_stream(spark, folder / "S", "A"), _write_stream(spark, folder / "T", "D")
-        left.createOrReplaceTempView("S")
-        right.createOrReplaceTempView("T")
-        yield so_far
-        own = left.join(right, left.A == right.D).where("A > 10 AND D < 20").select("A")
-        for frame, steps, place in (
-            (answer_query(spark, QUERY), so_far.ours, "ours"),
-            (own, so_far.theirs, "theirs"),
-        ):
-            for _ in _run_query(frame, steps, folder / place):
-                yield so_far
+def run_race(
+    spark: SparkSession,
+    verdict: Verdict,
+    own_text: str,
+    folder: Path,
+    batches: Iterable[Mapping[str, pa.Table]],
+) -> Generator[Race]:
+    """Run both on batches of rows by stream; yield the same race again after each turn.
+
+    Spark runs ``own_text`` and drops duplicates.  Each stream is read as Parquet from the folder that its
+    declaration names.  The caller may stop early.
+    """
+    spark.conf.set("spark.sql.streaming.pollingDelay", _IDLE)
+    race = Race()
+    homes = (folder / "millpond", folder / "spark")
+    for home in homes:
+        for name in verdict.query.tables:
+            (home / name).mkdir(parents=True)
+    ours = _Contender(spark, _build_ours(spark, verdict, homes[0]), homes[0])
+    theirs = _Contender(spark, _build_theirs(spark, verdict, own_text, homes[1]), homes[1])
+    try:
+        yield race
+        for tables in batches:
+            race.ours.append(ours.take(tables))
+            yield race
+            race.theirs.append(theirs.take(tables))
+            race.our_answer, race.their_answer = ours.read_answer(), theirs.read_answer()
+            yield race
+    finally:
+        ours.stop()
+        theirs.stop()
 
 
-def _write_stream(spark: SparkSession, folder: Path, column: str) -> DataFrame:
-    """Write files of random integers, and read them as a stream, one file per micro-batch."""
-    folder.mkdir()
-    for i in range(_BATCHES):
-        generator = np.random.default_rng([i, *column.encode()])
-        path = folder / f"{i:02}.parquet"
-        pq.write_table(pa.table({column: generator.integers(0, _KEYS, _ROWS).astype(np.int32)}), path)
-        os.utime(path, (1_000_000_000 + i, 1_000_000_000 + i))
-    return spark.readStream.schema(f"{column} INT").option("maxFilesPerTrigger", 1).parquet(str(folder))
+class _Contender:
+    """A running query that gets its input file by file."""
+
+    def __init__(self, spark: SparkSession, frame: DataFrame, folder: Path) -> None:
+        self._spark, self._folder = spark, folder
+        self._rows = self._batches = self._files = 0
+        self._table = f"answer_of_{folder.name}"
+        writer = frame.writeStream.format("memory").queryName(self._table).outputMode("append")
+        writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+        self._query: StreamingQuery = writer.start()
+
+    def take(self, tables: Mapping[str, pa.Table]) -> RaceStep:
+        """Give the query new files, and wait until it has processed their rows."""
+        self._add_files(tables)
+        wanted, kept, seconds = self._rows + sum(table.num_rows for table in tables.values()), 0, 0.0
+        while self._rows < wanted:
+            time.sleep(_POLL)
+            if (failure := self._query.exception()) is not None:
+                raise RunError(find_cause(failure))
+            # The files may be seen in two micro-batches: then both belong to this turn.
+            for batch in self._query.recentProgress:
+                if batch.batchId < self._batches or "addBatch" not in batch.durationMs:
+                    continue
+                self._batches = batch.batchId + 1
+                self._rows += batch.numInputRows
+                seconds += batch.durationMs["triggerExecution"] / 1000
+                reported = batch.observedMetrics.get(OBSERVED)
+                stored = sum(state.numRowsTotal for state in batch.stateOperators)
+                kept = stored if reported is None else int(reported["state_entries"] or 0)
+        return RaceStep(self._rows, kept, seconds)
+
+    def _add_files(self, tables: Mapping[str, pa.Table]) -> None:
+        """Add a complete file to each stream; Spark ignores files whose names begin with a dot."""
+        self._files += 1
+        hidden = {name: self._folder / name / f".{self._files:04}.parquet" for name in tables}
+        for name, table in tables.items():
+            pq.write_table(table, hidden[name])
+        for file in hidden.values():
+            file.rename(file.with_name(file.name[1:]))
+
+    def read_answer(self) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in self._spark.table(self._table).collect()]
+
+    def stop(self) -> None:
+        self._query.stop()
 
 
-def _run_query(frame: DataFrame, steps: list[RaceStep], checkpoint: Path) -> Iterator[None]:
-    """Run a query to the end of its input, and append each batch to ``steps``."""
-    writer = frame.writeStream.format("noop").outputMode("append")
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    running = True
-    while running:
-        running = not query.awaitTermination(_POLL)  # type: ignore[arg-type]  # fractions of a second are fine
-        progress = [p for p in query.recentProgress if "addBatch" in p.durationMs]
-        for batch in progress[len(steps) :]:
-            reported = batch.observedMetrics.get(OBSERVED)
-            kept = (
-                sum(s.numRowsTotal for s in batch.stateOperators)
-                if reported is None
-                else reported["state_entries"]
-            )
-            before = steps[-1].rows if steps else 0
-            seconds = batch.durationMs["triggerExecution"] / 1000
-            steps.append(RaceStep(before + batch.numInputRows, int(kept or 0), seconds))
-            yield
+def _build_ours(spark: SparkSession, verdict: Verdict, folder: Path) -> DataFrame:
+    """The query as ``millpond run`` builds it."""
+    job = Job(spark, verdict, admit(verdict, None, None), {})
+    job = make_job(job, lambda table, part: open_source(spark, table, folder, False, part))
+    answer = finish_rows(spark, choose_engine(job).build(job), verdict.query)
+    set_partitions(spark, answer.partitions)
+    return emit_results(job, answer)
+
+
+def _build_theirs(spark: SparkSession, verdict: Verdict, text: str, folder: Path) -> DataFrame:
+    """The text in Spark's own SQL, each row once, with a state partition for each core."""
+    open_views(spark, verdict.query, folder)
+    set_partitions(spark, None)
+    return spark.sql(text).dropDuplicates()

@@ -21,7 +21,7 @@ from millpond.query.types import TIMESTAMP, SqlType, find_type, nested
 from millpond.runtime.row_kinds import KIND, NOTE, BatchMeasure, RowKind
 from millpond.runtime.sql import Dialect
 from millpond.spark.admission import admit
-from millpond.spark.answer import OBSERVED, WATERMARK_DELAY, finish_rows, quoted
+from millpond.spark.answer import OBSERVED, WATERMARK_DELAY, AnswerFrame, finish_rows, quoted
 from millpond.spark.blocks import make_job
 from millpond.spark.caller_session import (
     check_session,
@@ -104,8 +104,12 @@ def _answer(
         return add_derived_columns(OpenSource(view, False), table, query)
 
     job = make_job(Job(spark, verdict, allowance, {}, updates=updates), open_view)
-    answer = finish_rows(spark, choose_engine(job).build(job), parsed)
-    frame = answer.frame
+    return emit_results(job, finish_rows(spark, choose_engine(job).build(job), parsed))
+
+
+def emit_results(job: Job, answer: AnswerFrame) -> DataFrame:
+    """The rows of the answer alone; what else it holds is reported in the progress of the query."""
+    spark, frame = job.spark, answer.frame
     if answer.stateful or job.lookups.tables:
         check_workers(spark)
     if answer.stateful:

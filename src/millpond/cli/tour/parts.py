@@ -1,0 +1,48 @@
+"""The parts that pages of the tour are made of."""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from millpond.analysis.verdict import Verdict
+
+INDENT = 2
+_STYLES = {"bounded": "bold green", "unbounded": "bold red", "undetermined": "bold yellow"}
+
+
+def heading(number: int, title: str) -> RenderableType:
+    return Padding(Rule(Text(f"{number}  {title}", style="bold"), align="left", style="dim"), (1, 0))
+
+
+def paragraph(text: str | Text) -> RenderableType:
+    return Padding(text if isinstance(text, Text) else Text(text), (0, 0, 1, 0))
+
+
+def code(text: str) -> RenderableType:
+    return Padding(Text(text.strip(), style="cyan"), (0, 0, 1, INDENT))
+
+
+def command(text: str) -> RenderableType:
+    return Text.assemble(("$ ", "dim"), (text, "bold"))
+
+
+def explained(verdict: Verdict, width: int) -> RenderableType:
+    text = Text(verdict.explain(width - INDENT))
+    text.stylize(_STYLES[verdict.outcome], 0, len(verdict.outcome))
+    return Padding(text, (0, 0, 1, INDENT))
+
+
+def plain_table(*columns: str) -> Table:
+    """A table without lines, with a dim heading."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        table.add_column(column)
+    return table
+
+
+def indented(page: RenderableType) -> RenderableType:
+    return Padding(page, (0, 0, 1, INDENT))
