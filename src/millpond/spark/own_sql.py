@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from millpond.query.model import Query
+from millpond.spark.session import open_session
 from millpond.spark.sources.schema import spark_schema
 
 _MESSAGE = re.compile(r"^\[[\w.]+\] (.*?)\s*(SQLSTATE.*)?$", re.DOTALL)
@@ -25,14 +26,15 @@ def open_views(spark: SparkSession, query: Query, folder: Path) -> None:
         frame.createOrReplaceTempView(name)
 
 
-def find_refusal(spark: SparkSession, query: Query, folder: Path) -> str | None:
+def find_refusal(query: Query, folder: Path) -> str | None:
     """Why Spark's own SQL refuses the text of the query over streams; None if it runs it."""
-    open_views(spark, query, folder)
-    try:
-        spark.sql(query.text).writeStream.format("noop").outputMode("append").start().stop()
-    except AnalysisException as error:
-        return shorten_message(str(error))
-    return None
+    with open_session() as spark:
+        open_views(spark, query, folder)
+        try:
+            spark.sql(query.text).writeStream.format("noop").outputMode("append").start().stop()
+        except AnalysisException as error:
+            return shorten_message(str(error))
+        return None
 
 
 def shorten_message(message: str) -> str:

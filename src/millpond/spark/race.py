@@ -24,7 +24,7 @@ from millpond.spark.engines import choose_engine
 from millpond.spark.failure import find_cause
 from millpond.spark.job import Job
 from millpond.spark.own_sql import open_views
-from millpond.spark.session import set_partitions
+from millpond.spark.session import open_session, set_partitions
 from millpond.spark.sources.open import open_source
 from millpond.spark.sql import emit_results
 
@@ -52,36 +52,33 @@ class Race:
 
 
 def run_race(
-    spark: SparkSession,
-    verdict: Verdict,
-    own_text: str,
-    folder: Path,
-    batches: Iterable[Mapping[str, pa.Table]],
+    verdict: Verdict, own_text: str, folder: Path, batches: Iterable[Mapping[str, pa.Table]]
 ) -> Generator[Race]:
     """Run both on batches of rows by stream; yield the same race again after each turn.
 
     Spark runs ``own_text`` and drops duplicates.  Each stream is read as Parquet from the folder that its
     declaration names.  The caller may stop early.
     """
-    spark.conf.set("spark.sql.streaming.pollingDelay", _IDLE)
     race = Race()
     homes = (folder / "millpond", folder / "spark")
     for home in homes:
         for name in verdict.query.tables:
             (home / name).mkdir(parents=True)
-    ours = _Contender(spark, _build_ours(spark, verdict, homes[0]), homes[0])
-    theirs = _Contender(spark, _build_theirs(spark, verdict, own_text, homes[1]), homes[1])
-    try:
-        yield race
-        for tables in batches:
-            race.ours.append(ours.take(tables))
+    with open_session() as spark:
+        spark.conf.set("spark.sql.streaming.pollingDelay", _IDLE)
+        ours = _Contender(spark, _build_ours(spark, verdict, homes[0]), homes[0])
+        theirs = _Contender(spark, _build_theirs(spark, verdict, own_text, homes[1]), homes[1])
+        try:
             yield race
-            race.theirs.append(theirs.take(tables))
-            race.our_answer, race.their_answer = ours.read_answer(), theirs.read_answer()
-            yield race
-    finally:
-        ours.stop()
-        theirs.stop()
+            for tables in batches:
+                race.ours.append(ours.take(tables))
+                yield race
+                race.theirs.append(theirs.take(tables))
+                race.our_answer, race.their_answer = ours.read_answer(), theirs.read_answer()
+                yield race
+        finally:
+            ours.stop()
+            theirs.stop()
 
 
 class _Contender:

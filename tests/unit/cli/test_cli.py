@@ -15,7 +15,6 @@ import pytest
 import millpond
 from millpond.cli import check
 from millpond.cli import main as cli
-from millpond.cli.tour import TABLE_I
 
 CATALOG = """\
 CREATE STREAMING TABLE S (A INT, B INT, C INT);
@@ -329,26 +328,3 @@ def test_a_character_that_the_terminal_cannot_show_is_escaped(
     monkeypatch.setenv("PYTHONIOENCODING", "ascii:strict")
     ended = run("check", sql("SELECT DISTINCT 'é' AS x FROM S;\n", BOUNDED))
     assert (ended.returncode, ended.stderr) == (0, "")
-
-
-# --- demo ------------------------------------------------------------------------------------------
-
-
-def test_demo_shows_table_i_and_a_proof(capsys: Captured) -> None:
-    assert cli.main(["demo", "--no-live"]) == 0
-    out, err = capsys.readouterr()
-    assert not err
-    assert all(re.search(rf"^ *{name} ", out, re.MULTILINE) for name, _ in TABLE_I)
-    assert "probe 2" in out and "millpond check FILE.sql" in out
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_demo_fits_and_is_plain_when_piped(
-    width: int, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    cli.main(["demo", "--no-live"])
-    out = capsys.readouterr().out
-    assert "\x1b" not in out
-    assert max(map(len, out.splitlines())) <= width
-    assert not any(line != line.rstrip() for line in out.splitlines())

@@ -43,21 +43,24 @@ def compare_speed(ours: Measured, theirs: Measured) -> str:
     >>> compare_speed(Measured(10, 1, 4.1), Measured(10, 10, 4.0))
     'both took about the same time'
     """
-    if max(ours.seconds, theirs.seconds) < _ABOUT_EQUAL * min(ours.seconds, theirs.seconds):
+    if max(ours.seconds, theirs.seconds) <= _ABOUT_EQUAL * min(ours.seconds, theirs.seconds):
         return "both took about the same time"
+    if min(ours.seconds, theirs.seconds) == 0:
+        return f"{'Millpond' if ours.seconds == 0 else 'Spark'} was faster"
     if ours.seconds < theirs.seconds:
         return f"Millpond was {format_ratio(theirs.seconds / ours.seconds)} times as fast"
     return f"Spark was {format_ratio(ours.seconds / theirs.seconds)} times as fast on this machine"
 
 
-def compare_answers(ours: Sequence[object], theirs: Sequence[object], things: str) -> str:
+def compare_answers(ours: Sequence[object], theirs: Sequence[object], thing: str) -> str:
     """
-    >>> compare_answers([3, 1], [1, 3], "ads")
+    >>> compare_answers([3, 1], [1, 3], "ad")
     'Both found the same 2 ads.'
     """
+    things = f"{len(ours):,} {thing}{'' if len(ours) == 1 else 's'}"
     if sorted(map(str, ours)) == sorted(map(str, theirs)):
-        return f"Both found the same {len(ours):,} {things}."
-    return f"The answers differ: Millpond found {len(ours):,} {things}, Spark {len(theirs):,}."
+        return f"Both found the same {things}."
+    return f"The answers differ: Millpond found {things}, Spark {len(theirs):,}."
 
 
 def format_ratio(ratio: float) -> str:

@@ -21,7 +21,7 @@ _OTHERS = 2  # repairs of which only the title is shown
 def question_page(verdict: Verdict, width: int) -> Group:
     """The first query, and the verdict on it."""
     return Group(
-        heading(1, "A query that everybody writes, and nobody can run forever"),
+        heading(1, "A query everybody writes and nobody can run forever"),
         paragraph("Which ads paid more for a click than they had bid for an impression?"),
         code(CLICKS),
         command("millpond check clicks.sql"),
@@ -94,9 +94,9 @@ def _describe(text: str, repair: Repair) -> Text:
     return out
 
 
-def closing_page(folder: Path, report: Path | None, seconds: float) -> Group:
+def closing_page(number: int, folder: Path, report: Path | None, seconds: float) -> Group:
     """Where the report is, and commands to try next."""
-    parts: list[RenderableType] = [heading(6, "Go on")]
+    parts: list[RenderableType] = [heading(number, "Go on")]
     if report is not None:
         parts += [
             Text("The whole story of clicks.sql is on one page. Open it in a browser:"),

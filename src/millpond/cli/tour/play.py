@@ -15,7 +15,6 @@ from millpond.cli.tour.streams import write_sample
 from millpond.errors import MillpondError
 
 _PROOF_ROWS = 3
-_READING = 4.0  # seconds between two pages, in which Spark starts
 
 
 def play_tour(tour: Tour, on_spark: bool) -> None:
@@ -28,7 +27,8 @@ def play_tour(tour: Tour, on_spark: bool) -> None:
         play_on_spark(tour, lambda: _play_first_pages(tour))
     else:
         _play_first_pages(tour)
-    tour.stage.show(pages.closing_page(tour.folder, None, time.monotonic() - began))
+    number = 3 if not on_spark else 6 if tour.size.orders else 4
+    tour.stage.show(pages.closing_page(number, tour.folder, None, time.monotonic() - began))
 
 
 def _write_files(tour: Tour) -> None:
@@ -48,13 +48,13 @@ def _play_first_pages(tour: Tour) -> Verdict:
     stage = tour.stage
     verdict = check_query(CLICKS)
     stage.show(pages.question_page(verdict, stage.width))
-    stage.pause(_READING)
+    stage.pause(tour.size.reading)
     stage.show(pages.proof_page(try_witness(verdict, _PROOF_ROWS)))
-    stage.pause(_READING)
+    stage.pause(tour.size.reading)
     repairs = find_repairs(verdict, sample=read_sources(verdict.query, tour.folder))
     repaired = repairs[0].verdict
     assert repaired is not None, "the first repair is not a budget"
     (tour.folder / "repaired.sql").write_text(repairs[0].sql, encoding="utf-8")
     stage.show(pages.repair_page(CLICKS, repairs, repaired, stage.width))
-    stage.pause(_READING)
+    stage.pause(tour.size.reading)
     return repaired

@@ -109,6 +109,6 @@ def race_claims(
     speed = Text.assemble(
         f"After the warm-up, Millpond took {ours.seconds:.1f} s for them and Spark {theirs.seconds:.1f} s: ",
         (f"{compare_speed(ours, theirs)}.", "bold"),
-        f" {compare_answers(our_answer, their_answer, 'ads')}",
+        f" {compare_answers(our_answer, their_answer, 'ad')}",
     )
     return Group(Text(), paragraph(state), paragraph(speed))

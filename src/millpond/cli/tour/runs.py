@@ -13,8 +13,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
-from pyspark.sql import SparkSession
-
 from millpond.analysis.verdict import Verdict
 from millpond.cli.tour import race_page, shop_pages
 from millpond.cli.tour.claims import Measured
@@ -46,17 +44,17 @@ def play_on_spark(tour: Tour, play_first_pages: Callable[[], Verdict]) -> None:
 
 def _play(tour: Tour, folder: Path, play_first_pages: Callable[[], Verdict]) -> None:
     stage = tour.stage
-    with ExitStack() as stack:
+    with ExitStack() as stack:  # keeps Spark running from one part to the next
         opening = _begin(lambda: stack.enter_context(open_session()))
         repaired = play_first_pages()
         stage.show(race_page.race_introduction())
         with stage.wait("starting Spark"):
-            spark = opening.result()
-        _race(stage, tour.size, folder, spark, repaired)
+            opening.result()
+        _race(stage, tour.size, folder, repaired)
         if tour.size.orders:
             shop = make_shop(tour.size.orders, tour.size.unpaid)
             write_shop(shop, tour.folder, tour.size.files)
-            _find_overdue(tour, folder, spark, shop)
+            _find_overdue(tour, folder, shop)
             _join_on_budget(tour, folder, shop)
 
 
@@ -74,11 +72,11 @@ def _begin(action: Callable[[], T]) -> Future[T]:
     return result
 
 
-def _race(stage: Stage, size: Size, folder: Path, spark: SparkSession, verdict: Verdict) -> None:
+def _race(stage: Stage, size: Size, folder: Path, verdict: Verdict) -> None:
     """Both sides take turns until the race is decided, or has taken long enough."""
     batches = islice(make_clicks(size.ads, size.impressions), size.batches)
     with stage.wait("planning both queries"):
-        turns = run_race(spark, verdict, SPARK_JOIN, folder, batches)
+        turns = run_race(verdict, SPARK_JOIN, folder, batches)
         race = next(turns)
     end = float("inf")
     with stage.redraw() as draw:
@@ -107,10 +105,10 @@ def _measure(steps: Sequence[RaceStep]) -> list[Measured]:
     return [Measured(step.rows, step.kept, step.seconds) for step in steps]
 
 
-def _find_overdue(tour: Tour, folder: Path, spark: SparkSession, shop: Shop) -> None:
+def _find_overdue(tour: Tour, folder: Path, shop: Shop) -> None:
     verdict = check_query(OVERDUE)
     tour.stage.show(shop_pages.overdue_introduction(verdict, tour.stage.width))
-    refusal = find_refusal(spark, verdict.query, tour.folder)
+    refusal = find_refusal(verdict.query, tour.folder)
     output, metrics = folder / "overdue", folder / "overdue.jsonl"
     with tour.stage.wait("running it"):
         ended = run(verdict, tour.folder, RunOptions(str(output), once=True, metrics=str(metrics)))

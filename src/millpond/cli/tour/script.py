@@ -48,22 +48,24 @@ class Size:
     """How much the tour reads.
 
     The race takes batches of so many ``impressions`` of ``ads``.  It ends when it is decided, or after so
-    many ``batches`` or ``seconds``.  The shop has a day of ``orders``, of which so many are ``unpaid`` after
-    an hour, in so many ``files``; ``memory`` is the budget of its join.  A tour without a shop has no orders.
+    many ``batches`` or ``seconds``.  On a terminal, ``reading`` is the number of seconds between two pages,
+    in which Spark starts.  The shop has a day of ``orders``, of which so many are ``unpaid`` after an hour,
+    in so many ``files``; ``memory`` is the budget of its join.  A tour without a shop has no orders.
     """
 
     ads: int
     impressions: int
     batches: int
     seconds: float
+    reading: float
     orders: int = 0
     unpaid: int = 0
     files: int = 0
     memory: int = 0
 
 
-FULL = Size(400, 80_000, 12, 60.0, orders=20_000, unpaid=7, files=6, memory=100)
-QUICK = Size(50, 25_000, 6, 15.0)
+FULL = Size(400, 80_000, 12, 60.0, 4.0, orders=20_000, unpaid=7, files=6, memory=100)
+QUICK = Size(50, 40_000, 5, 12.0, 2.0)
 # The race is decided when Spark keeps so many times as much.
 GOAL = 1_000
 

@@ -58,13 +58,17 @@ def overdue_page(view: OverdueView) -> Group:
         at = datetime.fromisoformat(row["at"])
         table.add_row(f"{row['id']:>6}", f"{row['amount']:>6}", f"{at:%Y-%m-%d %H:%M:%S}")
     if {row["id"] for row in view.found} == view.expected:
-        right = f"These are exactly the {len(view.expected)} orders without a payment in time."
+        right = f"These are exactly the {_count_orders(view.expected)} without a payment in time."
     else:
-        right = f"This is wrong: {len(view.expected)} orders have no payment in time."
+        right = f"This is wrong: {_count_orders(view.expected)} had no payment in time."
     text = f"{right} Of {view.rows:,} rows, at most {view.most_kept:,} were kept at a time."
     if view.refusal is not None:
         text += f" Spark itself refuses the query: “{view.refusal}”"
     return Group(Text(), indented(table), paragraph(text))
+
+
+def _count_orders(orders: frozenset[int]) -> str:
+    return "1 order" if len(orders) == 1 else f"{len(orders)} orders"
 
 
 def budget_introduction(memory: int) -> Group:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 _SEED = 2026
 _IMPRESSIONS_PER_CLICK = 1_000
 _FIRST = 8  # the first batch is so many times smaller
-_OVERCHARGED = 4  # one batch of so many has a click that costs more than a bid
+_OVERCHARGED = 2  # one batch of so many has a click that costs more than a bid
 _MIDNIGHT = datetime(2026, 3, 2)
 _DAY = 24 * 60  # minutes
 _HOUR = 60
