@@ -180,7 +180,9 @@ class _Plot:
     def draw_lines(self, series: Sequence[Series]) -> list[str]:
         shown = [each for each in series if each.points]
         lines = [self._draw_line(each) for each in shown]
-        named = [each for each in shown if each.name]
+        named = (
+            [each for each in shown if each.name] if len(shown) > 1 else []
+        )  # one line is what the title says
         heights = _spread([self._place(*each.points[-1])[1] for each in named], self.top + 6, self.bottom - 4)
         # The names come last, so that no line crosses them.
         return lines + [self._draw_name(each, y) for each, y in zip(named, heights, strict=True)]

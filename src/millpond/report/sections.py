@@ -192,21 +192,19 @@ def _list_lines(text: str, repair: Repair) -> Iterator[tuple[int, str, Markup]]:
 def render_metrics(batches: Sequence[Batch]) -> Markup:
     """The micro-batches of a run: totals, and charts of state, rate, time and rows that were lost."""
     charts = [(chart, Markup(draw_chart(chart))) for chart in make_charts(batches)]
-    bounds = [batch.state_bound for batch in batches]
+    bounds = [batch.state_bound for batch in batches if batch.state_bound is not None]
     totals = {
         "micro-batches": len(batches),
         "input rows": sum(b.input_rows for b in batches),
         "output rows": sum(b.output_rows for b in batches),
-        "most entries": max(b.state_entries for b in batches),
-        "most bytes": max(b.state_bytes for b in batches),
         "late rows": sum(b.late_rows for b in batches),
         "malformed rows": sum(b.malformed_rows for b in batches),
         "shed rows": sum(b.shed_rows for b in batches),
+        "most entries": max(b.state_entries for b in batches),
+        **({"bound of entries": max(bounds)} if bounds else {}),
+        "most bytes": max(b.state_bytes for b in batches),
         "seconds": sum(b.seconds for b in batches),
     }
-    known = [bound for bound in bounds if bound is not None]
-    if known:
-        totals["bound of entries"] = max(known)
     return render_template(
         "metrics.html", charts=charts, totals=totals, per_point=count_batches_per_point(batches)
     )
