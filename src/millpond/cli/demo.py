@@ -23,12 +23,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> ExitCode:
+    from rich.console import Console
+
     from millpond.cli.tour.play import play_tour
     from millpond.cli.tour.script import FULL, QUICK
     from millpond.cli.tour.stage import Stage, Tour
 
     size = QUICK if arguments.quick else FULL
-    play_tour(Tour(Stage(), size, Path(arguments.output)), on_spark=not arguments.no_spark)
+    play_tour(
+        Tour(Stage(Console(highlight=False)), size, Path(arguments.output)), on_spark=not arguments.no_spark
+    )
     return ExitCode.OK
 
 

@@ -21,7 +21,7 @@ from millpond.analysis.repair.sample import read_sources
 from millpond.cli import main as cli
 from millpond.cli.tour.claims import Measured, compare_answers, compare_speed, compare_state, format_ratio
 from millpond.cli.tour.curves import Curve, Frame, draw_curves
-from millpond.cli.tour.pages import closing_page, proof_page, question_page, repair_page
+from millpond.cli.tour.pages import closing_page, list_next_steps, proof_page, question_page, repair_page
 from millpond.cli.tour.proof import Probe, Proof, try_witness
 from millpond.cli.tour.race_page import RaceView, race_claims, race_introduction, race_line, race_plot
 from millpond.cli.tour.script import CLICKS, FULL, GOAL, OVERDUE, PAID, QUICK, Size, check_query
@@ -33,6 +33,7 @@ from millpond.cli.tour.shop_pages import (
     overdue_introduction,
     overdue_page,
 )
+from millpond.cli.tour.stage import Stage
 from millpond.cli.tour.streams import make_clicks, make_shop, write_sample, write_shop
 
 Captured = pytest.CaptureFixture[str]
@@ -222,13 +223,11 @@ def test_the_shop_pages_state_what_was_measured() -> None:
 def test_every_page_fits_the_terminal(width: int, tmp_path: Path) -> None:
     verdict = check_query(CLICKS)
     repairs = find_repairs(verdict)
-    repaired = repairs[0].verdict
-    assert repaired is not None
     row = {"id": 19_999, "amount": 199, "at": "2026-03-02T10:00:00.000Z"}
     pages: list[RenderableType] = [
         question_page(verdict, width),
         proof_page(try_witness(verdict, 3)),
-        repair_page(CLICKS, repairs, repaired, width),
+        repair_page(CLICKS, repairs, width),
         race_introduction(),
         *(race_plot(make_view(turns, 1_100), width) for turns in (0, 1, 12)),
         race_line(make_view(12, 1_100)),
@@ -237,7 +236,7 @@ def test_every_page_fits_the_terminal(width: int, tmp_path: Path) -> None:
         overdue_page(OverdueView(40_000, 1_600, [row], frozenset({19_999}), "Invalid subquery: no.")),
         budget_introduction(100),
         budget_page(BudgetView(40_000, 100, 19_660, 19_996, 375, 272, 478)),
-        closing_page(6, tmp_path, None, 80.0),
+        closing_page(6, "millpond", Path("millpond-demo"), tmp_path / "report.html", 80.0),
     ]
     for page in pages:
         lines = render(page, width)
@@ -264,6 +263,25 @@ def row_of(text: str, lines: list[str]) -> int:
     return next(row for row, line in enumerate(lines) if text in line)
 
 
+def test_plain_output_shows_the_last_drawing_only(capsys: Captured) -> None:
+    stage = Stage(Console(width=80))
+    with stage.wait("starting"), stage.redraw() as draw:
+        draw("first")
+        draw("second")
+    assert not stage.is_live and capsys.readouterr().out == "starting …\nsecond\n"
+
+
+def test_a_terminal_shows_each_drawing_and_gets_its_cursor_back() -> None:
+    file = io.StringIO()
+    stage = Stage(Console(file=file, force_terminal=True, width=200, _environ={"TERM": "xterm"}))
+    assert stage.is_live and stage.width == 100
+    with stage.redraw() as draw:
+        draw("first")
+        draw("second")
+    text = file.getvalue()
+    assert text.index("first") < text.index("second") and text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
 # --- the command without Spark ---------------------------------------------------------------------
 
 
@@ -277,8 +295,16 @@ def test_demo_without_spark_shows_the_proof_and_leaves_the_queries(
     assert "unbounded: memory must grow" in out and "All 24 cases" in out and "bounded: at most" in out
     assert (tmp_path / "demo" / "clicks.sql").read_text() == CLICKS
     assert check_query((tmp_path / "demo" / "repaired.sql").read_text()).outcome == "bounded"
+    report = re.sub(r"<[^>]*>", "", (tmp_path / "demo" / "report.html").read_text())
+    assert "CHECK (ad BETWEEN 1 AND 400)" in report
+    assert str(tmp_path / "demo" / "report.html") in "".join(out.split())
     for name, text in (("overdue.sql", OVERDUE), ("paid.sql", PAID)):
         assert (tmp_path / "demo" / name).read_text() == text
+
+
+def test_the_next_steps_are_right_calls() -> None:
+    for call, _ in list_next_steps("millpond", Path("millpond-demo")):
+        cli.make_parser().parse_args(call.split()[1:])
 
 
 def test_a_folder_that_cannot_be_written_is_reported(capsys: Captured, tmp_path: Path) -> None:

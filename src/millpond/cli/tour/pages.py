@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Group, RenderableType
+from rich.console import Group
+from rich.padding import Padding
 from rich.text import Text
 
 from millpond.analysis.repair.model import Repair
 from millpond.analysis.repair.show import describe_effect, list_changed_lines
 from millpond.analysis.verdict import Verdict
-from millpond.cli.tour.parts import code, command, explained, heading, indented, paragraph, plain_table
+from millpond.cli.tour.parts import (
+    INDENT,
+    code,
+    command,
+    explained,
+    heading,
+    indented,
+    paragraph,
+    plain_table,
+)
 from millpond.cli.tour.proof import Proof
 from millpond.cli.tour.script import CLICKS
 
@@ -67,8 +77,9 @@ def _conclude(proof: Proof) -> str:
     )
 
 
-def repair_page(text: str, repairs: Sequence[Repair], repaired: Verdict, width: int) -> Group:
+def repair_page(text: str, repairs: Sequence[Repair], width: int) -> Group:
     """The first repair with the lines that it changes, the titles of others, and the verdict on the first."""
+    repaired = repairs[0].verdict
     table = plain_table()
     for number, repair in enumerate(repairs[1 : _OTHERS + 1], start=2):
         table.add_row(f"{number}.", Text(f"{repair.title}: {repair.meaning}", style="dim"))
@@ -77,7 +88,7 @@ def repair_page(text: str, repairs: Sequence[Repair], repaired: Verdict, width: 
         command("millpond repair clicks.sql"),
         indented(Group(_describe(text, repairs[0]), *([table] if repairs[1:] else []))),
         command("millpond check repaired.sql"),
-        explained(repaired, width),
+        *([explained(repaired, width)] if repaired is not None else []),
     )
 
 
@@ -94,21 +105,30 @@ def _describe(text: str, repair: Repair) -> Text:
     return out
 
 
-def closing_page(number: int, folder: Path, report: Path | None, seconds: float) -> Group:
+def list_next_steps(program: str, folder: Path) -> list[tuple[str, str]]:
+    """Commands to try next, and what they do; ``program`` is how the reader calls Millpond."""
+    return [
+        (f"{program} check {folder}/clicks.sql", "the verdict, as in CI"),
+        (f"{program} witness {folder}/clicks.sql -n 5", "a longer proof, as JSON"),
+        (f"{program} repair {folder}/clicks.sql", "all repairs"),
+        (f"{program} check YOUR.sql", "the verdict on your query"),
+    ]
+
+
+def closing_page(number: int, program: str, folder: Path, report: Path, seconds: float) -> Group:
     """Where the report is, and commands to try next."""
-    parts: list[RenderableType] = [heading(number, "Go on")]
-    if report is not None:
-        parts += [
-            Text("The whole story of clicks.sql is on one page. Open it in a browser:"),
-            code(report.resolve().as_uri()),
-        ]
-    table = plain_table()
-    for call, effect in (
-        ("millpond check clicks.sql", "the verdict; exit code 1 means unbounded"),
-        ("millpond witness clicks.sql -n 5", "a longer proof, as JSON"),
-        ("millpond repair clicks.sql", "all repairs"),
-        ("millpond studio", "write your own query and see its verdict"),
-    ):
+    table = plain_table("", "")
+    table.show_header = False
+    for call, effect in list_next_steps(program, folder):
         table.add_row(Text(call, style="cyan"), effect)
-    parts += [Text(f"The queries are in {folder}. There you can try:"), indented(table)]
-    return Group(*parts, Text(f"The tour took {seconds:.0f} s.", style="dim"))
+    return Group(
+        heading(number, "Go on"),
+        command("millpond report clicks.sql -o report.html"),
+        paragraph(
+            "The picture of the query, its proof and its repairs are on this page. Open it in a browser:"
+        ),
+        Padding(Text(str(report.resolve()), style="cyan", overflow="fold"), (0, 0, 1, INDENT)),
+        paragraph("Try next:"),
+        indented(table),
+        Text(f"The tour took {seconds:.0f} s.", style="dim"),
+    )

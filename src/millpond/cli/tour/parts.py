@@ -40,7 +40,7 @@ def plain_table(*columns: str) -> Table:
     """A table without lines, with a dim heading."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     return table
 
 

@@ -21,9 +21,9 @@ _WIDEST = 100
 class Stage:
     """Prints pages one after the other.  Plain output has no control characters."""
 
-    def __init__(self) -> None:
-        console = Console(highlight=False)
-        self._console = Console(highlight=False, width=min(console.width, _WIDEST))
+    def __init__(self, console: Console) -> None:
+        console.width = min(console.width, _WIDEST)
+        self._console = console
         self.is_live = console.is_terminal and not console.is_dumb_terminal
 
     @property
