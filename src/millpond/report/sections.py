@@ -1,7 +1,7 @@
 """The parts of a verdict as fragments of HTML, without headings: what the report and the studio consist of.
 
 Every function returns an empty text if there is nothing to show.  All text of the user's is escaped.  The
-fragments need the style of ``render_style``.
+fragments need the style of ``render_section_style``.
 """
 
 from __future__ import annotations
@@ -44,12 +44,21 @@ def render_template(name: str, **values: Any) -> Markup:
     return Markup(_open_templates().get_template(name).render(**values))
 
 
+def render_section_style() -> Markup:
+    """The style of all fragments, with the colours of the page around them."""
+    style = PAGE_COLOURS + PICTURE_STYLE + CHART_STYLE + TIMELINE_STYLE
+    return Markup(style) + _read_style("sections.css")
+
+
 def render_style() -> Markup:
-    """The style of all fragments and of the page around them."""
+    """The style of the report: of its fragments, and of the page around them."""
+    return render_section_style() + _read_style("report.css")
+
+
+def _read_style(name: str) -> Markup:
     loader = _open_templates().loader
     assert loader is not None
-    text, _, _ = loader.get_source(_open_templates(), "report.css")
-    return Markup(PAGE_COLOURS + PICTURE_STYLE + CHART_STYLE + TIMELINE_STYLE + text)
+    return Markup(loader.get_source(_open_templates(), name)[0])
 
 
 # --- the verdict -------------------------------------------------------------------------------------
@@ -169,11 +178,17 @@ def render_repairs(verdict: Verdict, repairs: Sequence[Repair]) -> Markup:
         {
             "title": repair.title,
             "effect": describe_effect(repair),
-            "lines": list(_list_lines(script.text, repair)) if script is not None else [],
+            "changes": render_changes(script.text, repair) if script is not None else "",
         }
         for repair in repairs
     ]
     return render_template("repairs.html", repairs=shown)
+
+
+def render_changes(text: str, repair: Repair) -> Markup:
+    """The lines of a text that a repair changes, with what it deletes and inserts."""
+    lines = list(_list_lines(text, repair))
+    return render_template("changes.html", title=repair.title, lines=lines) if lines else Markup("")
 
 
 def _list_lines(text: str, repair: Repair) -> Iterator[tuple[int, str, Markup]]:
