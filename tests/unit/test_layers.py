@@ -28,7 +28,8 @@ ALLOWED: dict[str, set[str]] = {
     "spark": {"errors", "query", "frontend", "plan", "analysis", "runtime", "engines", "models", "policies"},
     "lab": {"errors", "models", "policies"},
     "report": {"errors", "query", "frontend", "plan", "analysis", "runtime"},
-    "cli": {"errors", "query", "frontend", "analysis", "policies", "spark", "lab", "report"},
+    "studio": {"errors", "query", "frontend", "plan", "analysis", "runtime", "report"},
+    "cli": {"errors", "query", "frontend", "analysis", "policies", "spark", "lab", "report", "studio"},
     "__init__": {"errors", "plan", "analysis", "policies", "engines", "spark"},
 }
 ENGINES = ("exact", "timed", "budgeted", "lookup")

@@ -20,6 +20,7 @@ from millpond.cli.parser import HelpFormatter, Parser
 from millpond.cli.repair import REPAIR
 from millpond.cli.report import REPORT
 from millpond.cli.run import RUN
+from millpond.cli.studio import STUDIO
 from millpond.cli.witness import WITNESS
 from millpond.errors import MillpondError, NotUnboundedError, RunError
 
@@ -30,6 +31,7 @@ COMMANDS: dict[str, Command] = {
     "run": RUN,
     "report": REPORT,
     "lab": LAB,
+    "studio": STUDIO,
     "demo": DEMO,
     "completion": COMPLETION,
 }
