@@ -26,7 +26,9 @@ _UNDETERMINED = {
     ),
     UndeterminedCode.UNCONFIRMED: "memory may have to grow, but no input was found that proves it",
     UndeterminedCode.TOO_MANY_ORDERS: "its columns can be ordered in too many ways to check them all",
-    UndeterminedCode.NO_STREAM: "it reads no stream",
+    UndeterminedCode.NO_STREAM: (
+        "it reads no stream; declare a table whose rows keep arriving with CREATE STREAMING TABLE"
+    ),
     UndeterminedCode.SECOND_TIMESTAMP: (
         "it compares a TIMESTAMP column that is not the stream's time column, "
         "which the analysis does not support"
