@@ -263,6 +263,8 @@ def find_table(statement: Statement, node: exp.Table, tables: Names) -> Table | 
     remedy = (
         f"the tables are {list_names(name, tables)}" if tables else "declare it with CREATE STREAMING TABLE"
     )
+    if name.lower() == "stream" and node.alias:  # as newer versions of Spark mark streams
+        remedy = f"write {one_line(node.alias)} alone: CREATE STREAMING TABLE says that it is a stream"
     raise SqlNameError(f"there is no table {one_line(name)}", statement.at(node), remedy)
 
 
