@@ -15,7 +15,7 @@ from millpond.cli.tour.parts import heading, paragraph
 from millpond.cli.tour.script import GOAL
 
 _HEIGHT = 12
-_OURS, _THEIRS = "green", "red"
+_OURS, _THEIRS = "bold green", "bold red"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def race_plot(view: RaceView, width: int, ascii_only: bool = False) -> Text:
         Curve("Spark", [(turn.rows, turn.kept) for turn in view.theirs], _THEIRS, "*"),
         Curve("Millpond", [(turn.rows, turn.kept) for turn in view.ours], _OURS, "o"),
     )
-    out = Text("rows or entries kept (log scale)\n", style="dim")
+    out = Text().append("rows or entries kept (log scale)\n", "dim")
     out.append_text(draw_curves(curves, frame, width, _HEIGHT, ascii_only))
     return out.append(f"\n{_describe_turn(view)}", "dim")
 
