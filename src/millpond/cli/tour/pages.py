@@ -111,6 +111,7 @@ def list_next_steps(program: str, folder: Path) -> list[tuple[str, str]]:
         (f"{program} check {folder}/clicks.sql", "the verdict, as in CI"),
         (f"{program} witness {folder}/clicks.sql -n 5", "a longer proof, as JSON"),
         (f"{program} repair {folder}/clicks.sql", "all repairs"),
+        (f"{program} studio", "write queries, see verdicts"),
         (f"{program} check YOUR.sql", "the verdict on your query"),
     ]
 
