@@ -84,6 +84,11 @@ def check(query: str | DataFrame, output_mode: str = "append") -> Verdict | list
     >>> check(clicks + "SELECT ad, COUNT(*) FROM clicks WHERE ad BETWEEN 1 AND 9 GROUP BY ad").outcome
     'bounded'
     """
+    from millpond.errors import UsageError
+
+    if isinstance(query, str) and query.strip().lower().endswith(".sql") and len(query.split()) == 1:
+        message = f"{query.strip()!r} is the name of a file, not SQL text"
+        raise UsageError(message, remedy="read the file first: millpond.check(Path(…).read_text())")
     if isinstance(query, str):
         from millpond.analysis.decide import check as check_text
 
@@ -92,10 +97,9 @@ def check(query: str | DataFrame, output_mode: str = "append") -> Verdict | list
         from millpond.spark.plans.check import check_frame
 
         return check_frame(query, output_mode)
-    from millpond.errors import UsageError
-
     message = f"the query must be SQL text or a streaming DataFrame, not {type(query).__name__}"
-    raise UsageError(message)
+    is_path = hasattr(query, "__fspath__")
+    raise UsageError(message, remedy="read the file first: path.read_text()" if is_path else None)
 
 
 def sql(

@@ -78,7 +78,7 @@ def run_program(frame: DataFrame, program: Program, batches: int) -> Measured:
             return Measured([], [], 0, str(error).splitlines()[0])
         try:
             while query.isActive and len(_list_batches(query.recentProgress)) < batches:
-                time.sleep(0.1)
+                time.sleep(0.3)
             if (failure := query.exception()) is not None:
                 raise failure
             progress = _list_batches(query.recentProgress)[:batches]

@@ -6,7 +6,7 @@ have finitely many values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import prod
 
@@ -28,27 +28,32 @@ _CHOICES = (exp.Coalesce, exp.Least, exp.Greatest)
 _LENGTHS = (exp.Length, exp.ByteLength)
 
 
-def count_values(table: Table, row: exp.Expr) -> int | None:
+def count_values(table: Table, row: exp.Expr, pinned: Mapping[str, int] | None = None) -> int | None:
     """The most values of an expression besides NULL; None if they may be infinitely many.
 
-    ``row`` names the columns of the table without a qualifier.
+    ``row`` names the columns of the table without a qualifier.  ``pinned`` are columns that a condition
+    restricts to so many values.
     """
+    pinned = pinned or {}
     if row.find(exp.Column) is None:
         return 0 if isinstance(row, exp.Null) else 1
     match row:
         case exp.Paren():
-            return count_values(table, row.this)
+            return count_values(table, row.this, pinned)
         case exp.Column():
-            return count_column_values(table, row.name)
+            return pinned.get(row.name) or count_column_values(table, row.name)
         case exp.Cast():
             types = {exp.DType.BOOLEAN: 2, exp.DType.TINYINT: 256}
-            return types.get(row.to.this) or count_values(table, row.this)
+            return types.get(row.to.this) or count_values(table, row.this, pinned)
         case exp.Predicate() | exp.Connector() | exp.Not():
             return 2
         case exp.Case() | exp.If():
-            return _add(count_values(table, each) for each in _list_branches(row))
+            branches = _list_branches(row)
+            return _add(count_values(table, each, {**pinned, **_pin(table, when)}) for when, each in branches)
         case exp.Nullif():
-            return count_values(table, row.this)
+            return count_values(table, row.this, pinned)
+        case exp.Anonymous() if row.name.upper() == "WEEKDAY":
+            return 7
         case exp.Substring() | exp.Left() | exp.Right():
             found = _count_substrings(row)
             if found is not None:
@@ -61,8 +66,8 @@ def count_values(table: Table, row: exp.Expr) -> int | None:
         if low is not None and high is not None:
             return high - low + 1
     if isinstance(row, _CHOICES):
-        return _add(count_values(table, each) for each in _operands(row))
-    counts = [count_values(table, each) for each in _operands(row) if each.find(exp.Column)]
+        return _add(count_values(table, each, pinned) for each in _operands(row))
+    counts = [count_values(table, each, pinned) for each in _operands(row) if each.find(exp.Column)]
     known = [each for each in counts if each is not None]
     if not known or len(known) < len(counts):
         return None
@@ -74,13 +79,45 @@ def _operands(row: exp.Expr) -> Iterator[exp.Expr]:
     return (each for each in row.iter_expressions() if isinstance(each, exp.Condition))
 
 
-def _list_branches(row: exp.Expr) -> Iterator[exp.Expr]:
-    """The values between which CASE or IF chooses."""
+def _list_branches(row: exp.Expr) -> Iterator[tuple[exp.Expr | None, exp.Expr]]:
+    """The values between which CASE or IF chooses, each with the condition that is true for it, if known."""
     if isinstance(row, exp.Case):
-        yield from (each.args["true"] for each in row.args["ifs"])
-        yield from (each for each in [row.args.get("default")] if each is not None)
+        for each in row.args["ifs"]:
+            subject = row.this.copy() if row.this is not None else None
+            is_equal = exp.EQ(this=subject, expression=each.this.copy())
+            yield (each.this if subject is None else is_equal), each.args["true"]
+        yield from ((None, each) for each in [row.args.get("default")] if each is not None)
     else:
-        yield from (each for each in (row.args.get("true"), row.args.get("false")) if each is not None)
+        pairs = ((row.this, row.args.get("true")), (None, row.args.get("false")))
+        yield from ((when, each) for when, each in pairs if each is not None)
+
+
+def _pin(table: Table, condition: exp.Expr | None) -> dict[str, int]:
+    """The columns that a condition restricts to listed constants, with their number."""
+    match condition:
+        case exp.Paren():
+            return _pin(table, condition.this)
+        case exp.And():
+            return {**_pin(table, condition.this), **_pin(table, condition.expression)}
+        case exp.Or():
+            left, right = (_pin(table, each) for each in (condition.this, condition.expression))
+            return {name: left[name] + right[name] for name in left.keys() & right.keys()}
+        case exp.EQ():
+            sides = (condition.this, condition.expression)
+            return _pin_column(table, sides[0], sides[1:]) or _pin_column(table, sides[1], sides[:1])
+        case exp.In() if not condition.args.get("query"):
+            return _pin_column(table, condition.this, condition.expressions)
+    return {}
+
+
+def _pin_column(table: Table, column: exp.Expr, values: Sequence[exp.Expr]) -> dict[str, int]:
+    """A column that equals one of some constants; strings that are compared as numbers can be any number."""
+    if not isinstance(column, exp.Column) or not values:
+        return {}
+    is_string = table.column(column.name).type is STRING
+    if any(each.find(exp.Column) is not None or (is_string and not each.is_string) for each in values):
+        return {}
+    return {column.name: len(values)}
 
 
 def _add(counts: Iterable[int | None]) -> int | None:

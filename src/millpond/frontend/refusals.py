@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from millpond.errors import Position, SqlError, one_line
 from millpond.frontend.statement import Statement
-from millpond.frontend.suggestions import suggest_function
+from millpond.frontend.suggestions import suggest_function, suggest_name
 from millpond.query.durations import INTERVAL_WORDS
 
 _NO_END = "the answer never ends; limit the rows where you read them"
@@ -248,7 +248,8 @@ def is_type_name(word: str) -> bool:
 
 def describe_unsupported_statement(word: str) -> tuple[str, str | None]:
     """The construct and the remedy for a statement that starts with this word."""
-    return _STATEMENTS.get(word.upper(), (one_line(word, 40), _STATEMENTS_ARE))
+    meant = suggest_name(word, ("SELECT", "WITH", "CREATE"))
+    return _STATEMENTS.get(word.upper(), (one_line(word, 40), meant or _STATEMENTS_ARE))
 
 
 def accept_only(statement: Statement, node: exp.Expr, *known: str) -> None:

@@ -267,9 +267,9 @@ def open_metrics(path: str | None) -> Iterator[MetricsFile | None]:
         torn = _ends_within_a_line(path)
         stream = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed below)
     except OSError as error:
-        raise MillpondError(
-            f"the metrics file {path} cannot be written: {describe_os_error(error)}"
-        ) from None
+        message = f"the metrics file {path} cannot be written: {describe_os_error(error)}"
+        remedy = "create its folder, or correct the path" if isinstance(error, FileNotFoundError) else None
+        raise MillpondError(message, remedy=remedy) from None
     with stream:
         if torn:
             stream.write("\n")
