@@ -95,7 +95,8 @@ def translate_generate(scope: PlanScope, node: PlanNode, needed: Needed, hint: s
     block = scope.prepare(scope.translate(node.children[0], needed | generator.columns, hint))
     made = node.expressions("generatorOutput")
     is_array = (generator.children[0].type or "array").startswith("array") if generator.children else False
-    if generator.kind == "Explode" and len(made) == 1 and is_array and not block.laterals:
+    is_plain = len(made) == 1 and not (made[0].type or "").startswith("struct")
+    if generator.kind == "Explode" and is_plain and is_array and not block.laterals:
         array = scope.make_renderer(block).render(generator.children[0]).text
         alias, name = scope.catalog.name_alias("elements"), made[0].name or "col"
         outer = "OUTER " if node.fields.get("outer") is True else ""
@@ -105,6 +106,8 @@ def translate_generate(scope: PlanScope, node: PlanNode, needed: Needed, hint: s
     stream = scope.find_stream(block)
     if stream is None:
         raise UnsupportedPlanError(f"{generator.function or generator.kind} of the rows of a subquery")
+    if generator.kind == "Stack":
+        raise UnsupportedPlanError("stack")
     columns = dict(block.columns)
     for each in made:
         columns[each.expr_id or 0] = scope.catalog.add_column(
@@ -115,7 +118,10 @@ def translate_generate(scope: PlanScope, node: PlanNode, needed: Needed, hint: s
 
 def translate_expand(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
     """The rows of sliding windows; those of ROLLUP and CUBE are read with their groups."""
-    (first, *_) = node.fields["projections"]
+    projections = node.fields.get("projections")
+    if not projections:  # Spark does not say what they are
+        raise UnsupportedPlanError("unpivot")
+    (first, *_) = projections
     if not any(find_time_window(each) is not None for each in first):
         raise UnsupportedPlanError("the operator Expand")
     pairs = [(e, a.expr_id) for e, a in zip(first, node.output, strict=True) if a.expr_id in needed]

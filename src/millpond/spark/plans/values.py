@@ -128,12 +128,7 @@ def _is_finite(base: PlanNode, column: Attribute) -> bool:
         position = [each.expr_id for each in base.output].index(column.expr_id)
         return all(has_finite_values(child, _refer(child.output[position])) for child in base.children)
     if base.kind == "Generate" and column.expr_id not in {each.expr_id for each in base.children[0].output}:
-        generator = base.expression("generator")
-        return (
-            generator is not None
-            and generator.kind in ("Explode", "Inline")
-            and has_finite_values(base.children[0], generator.children[0])
-        )
+        return _is_generated_finite(base, column)
     if base.kind == "Expand":
         position = [each.expr_id for each in base.output].index(column.expr_id)
         rows = base.fields.get("projections") or ()
@@ -142,6 +137,18 @@ def _is_finite(base: PlanNode, column: Attribute) -> bool:
         if column.expr_id in {each.expr_id for each in child.output}:
             return has_finite_values(child, _refer(column))
     return False
+
+
+def _is_generated_finite(base: PlanNode, column: Attribute) -> bool:
+    """Whether a column that a generator makes has finitely many values."""
+    generator, child = base.expression("generator"), base.children[0]
+    if generator is None:
+        return False
+    if generator.kind == "Stack":  # the values of a column are every n-th argument after the number of rows
+        names = [each.expr_id for each in base.expressions("generatorOutput")]
+        position = names.index(column.expr_id)
+        return all(has_finite_values(child, each) for each in generator.children[1 + position :: len(names)])
+    return generator.kind in ("Explode", "Inline") and has_finite_values(child, generator.children[0])
 
 
 def _is_finite_in_groups(aggregate: PlanNode, column: Attribute) -> bool:
