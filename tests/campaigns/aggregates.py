@@ -51,7 +51,7 @@ _CALLS = [
     *("PERCENTILE_DISC(0.6) WITHIN GROUP (ORDER BY {n})", "COLLECT_LIST({v})", "APPROX_COUNT_DISTINCT({v})"),
     *("COUNT({n}, OK)", "MAX(DISTINCT {n})", "ANY_VALUE({v})"),
 ]
-_BY_TIME = ["FIRST({v})", "LAST({n}) IGNORE NULLS"]
+_BY_TIME = ["FIRST({v})", "LAST({n}, true)"]
 _KEYS = [
     *("K", "C", "A", "OK", "A % 3", "upper(C)", "CASE WHEN A > 1 THEN C ELSE 'z' END", "B", "length(C)"),
     *("substring(C, 1, 1)", "sign(A)", "LEAST(GREATEST(A, 0), 2)", "coalesce(C, 'none')", "K * 2", "X"),

@@ -23,7 +23,7 @@ from millpond.errors import SqlError
 from millpond.frontend.parse import parse
 from millpond.runtime.query_sql import evaluate_worlds
 from tests.support.nested_generate import CATALOG, DECLARED, random_nested_query, random_rows
-from tests.support.oracle import answers, normalise
+from tests.support.oracle import answer_one, answers, normalise
 from tests.support.time_fooling import confirm_time_witness
 
 ROWS = 14
@@ -53,12 +53,13 @@ def examine(seed: int) -> BlockFinding:
     worlds = [random_rows(rng, rng.randrange(ROWS)) for _ in range(WORLDS)]
     expected = answers(sql, CATALOG, worlds)
     found = evaluate_worlds(query, worlds)
-    for one, other in zip(expected, found, strict=True):
+    for world, one, other in zip(worlds, expected, found, strict=True):
         same: Counter[tuple[object, ...]] = Counter()
         for row, count in other.items():
             same[normalise(row)] += count
-        if one != same:
-            problems.append(f"the merged query answers {dict(same)}, not {dict(one)}")
+        if one != same and (plain := answer_one(sql, CATALOG, world)) != same:
+            # DuckDB may get the subqueries wrong that compute the answers to several worlds at once.
+            problems.append(f"the merged query answers {dict(same)}, not {dict(plain)}")
             break
     verdict = decide(query)
     if verdict.outcome == UNBOUNDED:

@@ -39,3 +39,16 @@ def test_late_rows_are_counted_and_have_no_effect() -> None:
     with_late, _, late = run_in_batches(verdict, [rows[5:], rows[:5]])
     assert (none, late) == (0, 5)
     assert sum(with_late.values()) == sum(on_time.values()) - 5
+
+
+@pytest.mark.parametrize("condition", ["u = 1", "k < 2", "k <= 1 AND u > 3"])
+def test_partitions_that_a_filter_excludes_are_not_kept(condition: str) -> None:
+    column = condition[0]
+    sql = (
+        f"SELECT u, y, f FROM (SELECT *, LAG(y) OVER (PARTITION BY {column} ORDER BY ts) AS f FROM s) WHERE "
+    )
+    verdict = check(f"{CATALOG} {sql}{condition}")
+    assert isinstance(verdict, Verdict) and verdict.state.entries is not None
+    rng = random.Random(1)
+    _, most, _ = run_in_batches(verdict, cut_at_random(rng, make_rows(rng, 60)))
+    assert most == verdict.state.entries

@@ -101,19 +101,20 @@ class WindowedSource:
         return find_rank_limit(self.select.where, Ref(self.alias, function.name))
 
     def parts_of(self, function: WindowFunction) -> list[Part]:
-        """The parts of the condition on rows of a partition: below the functions, and on its columns."""
-        partition = set(function.partition_by)
-        outer = [c for c in conjuncts(self.select.where) if self._names_only(c, partition)]
-        own = [rename_refs(c, renaming(self.alias, self.base.name)) for c in outer]
+        """The parts of the condition on rows of a partition: below the functions, and on whole partitions."""
+        own = [rename_refs(c, renaming(self.alias, self.base.name)) for c in self.partition_filters]
         occurrence = Occurrence(self.base.name, self.base)
         items = tuple(Item(Ref(self.base.name, name), name) for name in function.partition_by)
         where: Condition = And((self.block.where, *own))
         parts = split_into_parts(Select((occurrence,), items, where), disjoint=False)
         return [each for part in parts for each in split_disjunctions(part)]
 
-    def _names_only(self, condition: Condition, columns: set[str]) -> bool:
-        named = refs(condition)
-        return all(ref.occurrence == self.alias and ref.column in columns for ref in named)
+    @cached_property
+    def partition_filters(self) -> list[Condition]:
+        """The conditions that hold for all rows of a partition of every function, or for none."""
+        shared = set.intersection(*(set(f.partition_by) for f in self.block.functions))
+        columns = {Ref(self.alias, name) for name in shared}
+        return [each for each in conjuncts(self.select.where) if refs(each) and refs(each) <= columns]
 
 
 def find_needs(source: WindowedSource) -> tuple[list[FunctionNeed], list[OverFailure]]:

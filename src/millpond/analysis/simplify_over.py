@@ -3,6 +3,9 @@
 A function that is not used is dropped.  A consumer that takes the maximum over the first rows of each
 partition by descending value (or the minimum by ascending value), or only shows partition columns, needs no
 rank: some first row of the partition has the value.  What remains is an ordinary query.
+
+A condition on columns by which all functions are partitioned is put below them: whole partitions are then
+never computed, nor kept.
 """
 
 from __future__ import annotations
@@ -52,6 +55,8 @@ def _simplify_select(select: Select, distinct: bool) -> Select:
             select = _merge_ranks(WindowedSource(select, source.alias), distinct)
     for source in list_windowed(select):
         select = _drop_unused(select, source.alias)
+    for source in list_windowed(select) if not select.joins else ():
+        select = _filter_partitions(WindowedSource(select, source.alias))
     return select
 
 
@@ -73,6 +78,18 @@ def _drop_unused(select: Select, alias: str) -> Select:
     select = map_occurrences(select, lambda o: made if o.alias == alias else o)
     own = rename_refs(where, renaming(base.name, alias))
     return replace(select, where=_conjunction([*conjuncts(select.where), *conjuncts(own)]))
+
+
+def _filter_partitions(source: WindowedSource) -> Select:
+    """The select, with its conditions on whole partitions also below the window functions."""
+    select, alias, block = source.select, source.alias, source.block
+    known = conjuncts(block.where)
+    own = [rename_refs(each, renaming(alias, block.base.name)) for each in source.partition_filters]
+    new = [each for each in own if each not in known]
+    if not new:
+        return select
+    table = replace(source.table, block=replace(block, where=_conjunction([*known, *new])))
+    return map_occurrences(select, lambda o: replace(o, table=table) if o.alias == alias else o)
 
 
 def _merge_ranks(source: WindowedSource, distinct: bool) -> Select:
