@@ -16,6 +16,7 @@ from millpond.query.model import Query
 if TYPE_CHECKING:
     from millpond.analysis.repair.model import Repair
     from millpond.analysis.witness.model import Witness, WitnessTemplate
+    from millpond.analysis.witness.search import SearchBudget
     from millpond.analysis.witness.source import WitnessSource
     from millpond.plan.needs import TimedPlan
     from millpond.plan.over import OverPlan
@@ -122,8 +123,8 @@ class Verdict:
         """
         return self.build_witness(n).to_json()
 
-    def build_witness(self, n: int) -> Witness:
-        """The same witness as Python values."""
+    def build_witness(self, n: int, budget: SearchBudget | None = None) -> Witness:
+        """The same witness as Python values.  The search for it ends when the budget, if given, is spent."""
         from millpond.analysis.witness.search import build_witness
 
         require(is_whole(n), "n", "a whole number", n)
@@ -136,7 +137,7 @@ class Verdict:
                 f"the query is {self.outcome}: there is no witness that its memory must grow"
             )
         try:
-            return build_witness(self.query, self.witness_source, n)
+            return build_witness(self.query, self.witness_source, n, budget)
         except WitnessSizeError as error:
             if not self.assumptions:
                 raise

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from millpond.analysis.decide import decide
 from millpond.analysis.repair.model import Repair
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
-from millpond.errors import WitnessSizeError
 from millpond.plan.state import State
 from millpond.query.model import Block, Occurrence, Query, Subquery, Table, Windowed
 from millpond.query.trees import map_occurrences
 from millpond.report.chart import Chart, Series
 from millpond.report.spark_model import ASSUMED_RATE, SparkModel, model_spark
+from millpond.report.story import find_small_witness
 
 _ROWS = tuple(10.0**i for i in range(7))
 # The numbers of optional rows of the witnesses that are built.
@@ -80,9 +80,8 @@ def _find_proved(verdict: Verdict) -> tuple[tuple[float, float], ...]:
         return ()
     points = []
     for size in _SIZES:
-        try:
-            witness = verdict.build_witness(size)
-        except WitnessSizeError:
+        witness = find_small_witness(verdict, size)
+        if witness is None:
             break
         points.append((float(len(witness.setup) + size), float(size)))
     return tuple(points)

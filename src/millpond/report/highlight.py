@@ -20,6 +20,8 @@ TBLPROPERTIES TEMPORARY THEN TRUE UNBOUNDED UNION USING VIEW WHEN WHERE WINDOW W
 BIGINT BOOLEAN DECIMAL DOUBLE FLOAT INT SMALLINT STRING TIMESTAMP TINYINT
 """
 _KEYWORDS = frozenset(_WORDS.split())
+# Keywords that are names of functions before a parenthesis.
+_FUNCTIONS = frozenset({"DATE", "FIRST", "LAST", "LEFT", "REPLACE", "RIGHT", "WINDOW"})
 _TOKEN = re.compile(
     r"""(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))
     |(?P<string>'(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.)*"?)
@@ -72,7 +74,9 @@ def _list_tokens(text: str) -> Iterator[tuple[int, int, str]]:
     for found in _TOKEN.finditer(text):
         kind = found.lastgroup or ""
         if kind == "word":
-            kind = "keyword" if found[0].upper() in _KEYWORDS else ""
+            word = found[0].upper()
+            is_call = word in _FUNCTIONS and text.startswith("(", found.end())
+            kind = "keyword" if word in _KEYWORDS and not is_call else ""
         if kind and kind != "quoted":
             yield found.start(), found.end(), kind
 

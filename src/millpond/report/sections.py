@@ -17,7 +17,7 @@ from markupsafe import Markup
 from millpond.analysis.explain import headline, list_kept, list_notes
 from millpond.analysis.repair.model import Repair
 from millpond.analysis.repair.show import describe_effect, list_changed_lines
-from millpond.analysis.verdict import BOUNDED, Verdict
+from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
 from millpond.query.derived_names import strip_mark
 from millpond.report.chart import CHART_STYLE, draw_chart
 from millpond.report.graph import Sign, build_graphs
@@ -159,11 +159,9 @@ def render_growth(verdict: Verdict, repairs: Sequence[Repair] = ()) -> Markup:
 
 def render_story(verdict: Verdict) -> Markup:
     """The witness of an unbounded query as a story."""
-    story = tell_story(verdict)
-    if story is None:
+    if verdict.outcome != UNBOUNDED:
         return Markup("")
-    streams = {table.stream for table in story.universe}
-    return render_template("story.html", story=story, streams=sorted(streams))
+    return render_template("story.html", story=tell_story(verdict), assumptions=verdict.assumptions)
 
 
 # --- repairs -----------------------------------------------------------------------------------------

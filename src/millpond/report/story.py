@@ -12,8 +12,9 @@ from typing import Any
 
 from millpond.analysis.verdict import UNBOUNDED, Verdict
 from millpond.analysis.witness.model import StreamRow, Witness
+from millpond.analysis.witness.search import SearchBudget
 from millpond.errors import WitnessSizeError
-from millpond.query.evaluate import Row
+from millpond.query.evaluate import Row, StepLimit
 from millpond.runtime.query_sql import World, evaluate_worlds
 from millpond.runtime.row_queries import UncomputableError
 
@@ -21,6 +22,9 @@ ROWS = 3
 # Tables with more columns show only those whose values differ between rows.
 _MOST_COLUMNS = 6
 _MOST_RESULTS = 3
+# The search for a witness ends after so many rows of candidates, or steps of their evaluation.
+_MOST_ROWS = 5_000
+_MOST_STEPS = 400_000
 
 
 @dataclass(frozen=True)
@@ -77,13 +81,18 @@ class Story:
         return 1 << self.rows
 
 
+def find_small_witness(verdict: Verdict, rows: int) -> Witness | None:
+    """A witness with a few optional rows; None if there is none, or if it takes seconds to find it."""
+    try:
+        return verdict.build_witness(rows, SearchBudget(_MOST_ROWS, limit=StepLimit(_MOST_STEPS)))
+    except WitnessSizeError:
+        return None
+
+
 def tell_story(verdict: Verdict, rows: int = ROWS) -> Story | None:
     """The story of an unbounded query; None if no rows are known, as under an assumption."""
-    if verdict.outcome != UNBOUNDED:
-        return None
-    try:
-        witness = verdict.build_witness(rows)
-    except WitnessSizeError:
+    witness = find_small_witness(verdict, rows) if verdict.outcome == UNBOUNDED else None
+    if witness is None:
         return None
     responses = _evaluate(verdict, witness)
     varying = frozenset[tuple[str, str]]().union(*map(_find_varying, zip(*witness.probes, strict=False)))

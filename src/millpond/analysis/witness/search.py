@@ -57,11 +57,11 @@ class SearchBudget:
         return self.rows >= 0
 
 
-def build_witness(query: Query, source: WitnessSource, n: int) -> Witness:
-    """A confirmed witness with ``n`` optional rows; raises WitnessSizeError if there is none."""
+def build_witness(query: Query, source: WitnessSource, n: int, budget: SearchBudget | None = None) -> Witness:
+    """A confirmed witness with ``n`` optional rows; raises WitnessSizeError if none is found."""
     if n < 1:
         raise WitnessSizeError("a witness needs at least one row", remedy="ask for n = 1 or more")
-    found = find_witness(query, source, n)
+    found = find_witness(query, source, n, budget)
     if found is None:
         raise WitnessSizeError(f"no witness of {n} rows was found", remedy="ask for another number of rows")
     return found
