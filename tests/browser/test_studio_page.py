@@ -266,20 +266,22 @@ def test_everything_can_be_done_with_the_keyboard(open_studio: OpenStudio) -> No
     expect(page.locator(".cm-lintRange-error").first).to_have_text("c.price")
     page.keyboard.press("F8")
     expect(page.locator("#toast")).to_contain_text("infinitely many values")
+    page.keyboard.press("Control+/")
+    expect(page.locator(".cm-content")).to_contain_text("-- SELECT c.price")
 
 
 def test_names_are_completed(open_studio: OpenStudio) -> None:
+    """Columns of the stream that an alias stands for, also before FROM is written; words of SQL."""
     page = open_studio()
-    write(page, f"{STREAMS}SELECT o.ceil FROM offers o;")
-    page.wait_for_timeout(400)  # until the editor has read the streams
-    for _ in range(len(" FROM offers o;")):
-        page.keyboard.press("ArrowLeft")
-    page.keyboard.press("Control+Space")
-    expect(page.locator(".cm-tooltip-autocomplete li[aria-selected]")).to_contain_text("ceiling")
-    page.wait_for_timeout(100)
-    page.keyboard.press("Tab")
-    expect(page.locator(".cm-content")).to_contain_text("SELECT o.ceiling FROM offers o;")
-    expect(page.locator(".cm-content")).to_be_focused()
+    chosen = page.locator(".cm-tooltip-autocomplete li[aria-selected]")
+    for typed, found in (("SELECT o.c", "ceiling"), ("SELECT cli", "clicks"), ("SEL", "SELECT")):
+        write(page, f"{STREAMS}SELECT o.ad FROM offers o; ")
+        page.keyboard.type(typed)
+        expect(chosen).to_have_text(found)
+        page.wait_for_timeout(100)  # a completion that has just opened is not taken
+        page.keyboard.press("Tab")
+        expect(page.locator(".cm-content")).to_contain_text(re.compile(rf"o; (SELECT )?(o\.)?{found}$"))
+        expect(page.locator(".cm-content")).to_be_focused()
 
 
 # --- how it looks ------------------------------------------------------------------------------------------

@@ -14,16 +14,16 @@ import contextlib
 import json
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 LENGTH_BYTES = 8
+_WAIT_SECONDS = 60.0  # for a free worker
 COMMAND = (sys.executable, "-m", "millpond.studio.worker")
-_START_SECONDS = 60.0  # on a machine that is busy
 
 
 class BusyError(Exception):
-    """Too many questions wait already."""
+    """Too many questions wait already, or no worker is free for long."""
 
 
 class TooSlowError(Exception):
@@ -39,24 +39,25 @@ class Worker:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._is_ready = False
 
     @classmethod
     async def start(cls, command: Sequence[str]) -> Worker:
-        """Start a process; it imports what it needs while others go on."""
+        """Start a process, which then imports what it needs."""
         # In a session of its own, the worker does not see the Ctrl-C that ends the server.
         process = await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, start_new_session=True
         )
         return cls(process)
 
+    async def wait_until_ready(self) -> None:
+        """Wait until the process has imported what it needs, or has ended."""
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await self._read_message()
+
     async def ask(self, question: Mapping[str, Any], seconds: float) -> bytes:
-        """The answer as JSON text.  The time limit does not include the start of the process."""
+        """The answer of a process that is ready, as JSON text."""
         assert self._process.stdin is not None
         try:
-            if not self._is_ready:
-                await asyncio.wait_for(self._read_message(), _START_SECONDS)
-                self._is_ready = True
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
             await self._process.stdin.drain()
             return await asyncio.wait_for(self._read_message(), seconds)
@@ -87,16 +88,16 @@ class WorkerPool:
         self._waiting = 0
         self._idle: asyncio.Queue[Worker] = asyncio.Queue()
         self._workers: set[Worker] = set()
-        self._replacing: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        for _ in range(self._size):
-            await self._add_worker()
+        """Begin to start the workers, one after the other, so that the first is ready soon."""
+        self._run_in_background(self._add_workers())
 
     async def stop(self) -> None:
-        for task in self._replacing:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._replacing, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for worker in self._workers:
             await worker.kill()
 
@@ -110,25 +111,35 @@ class WorkerPool:
             raise BusyError
         self._waiting += 1
         try:
-            worker = await self._idle.get()
+            worker = await asyncio.wait_for(self._idle.get(), _WAIT_SECONDS)
+        except TimeoutError:
+            raise BusyError from None
         finally:
             self._waiting -= 1
         try:
             answer = await worker.ask(question, seconds)
         except BaseException:
-            replacing = asyncio.create_task(self._replace(worker))
-            self._replacing.add(replacing)
-            replacing.add_done_callback(self._replacing.discard)
+            self._run_in_background(self._replace(worker))
             raise
         self._idle.put_nowait(worker)
         return answer
 
+    async def _add_workers(self) -> None:
+        for _ in range(self._size):
+            await self._add_worker()
+
     async def _add_worker(self) -> None:
         worker = await Worker.start(self._command)
         self._workers.add(worker)
+        await worker.wait_until_ready()
         self._idle.put_nowait(worker)
 
     async def _replace(self, worker: Worker) -> None:
         await worker.kill()
         self._workers.discard(worker)
         await self._add_worker()
+
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

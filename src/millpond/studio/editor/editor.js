@@ -5,11 +5,11 @@ import {
   acceptCompletion, autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap,
 } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, redo, undo } from "@codemirror/commands";
-import { SQLDialect, sql } from "@codemirror/lang-sql";
-import { bracketMatching, syntaxHighlighting } from "@codemirror/language";
+import { SQLDialect } from "@codemirror/lang-sql";
+import { bracketMatching, syntaxHighlighting, syntaxTree } from "@codemirror/language";
 import { forEachDiagnostic, lintKeymap, nextDiagnostic, setDiagnostics } from "@codemirror/lint";
 import { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
-import { Compartment, EditorState, StateEffect, StateField } from "@codemirror/state";
+import { EditorState, StateEffect, StateField } from "@codemirror/state";
 import {
   Decoration, EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter,
   highlightSpecialChars, keymap, lineNumbers,
@@ -38,12 +38,19 @@ const dialect = SQLDialect.define({
   caseInsensitiveIdentifiers: true,
 });
 
+// --- completion --------------------------------------------------------------------------------------
+
 const declaration = /\bCREATE\s+(?:STREAMING\s+)?TABLE\s+`?(\w+)`?\s*\(/giu;
 const constraint = /^(check|primary|foreign|unique|constraint)$/iu;
+const words = [
+  ...dialect.spec.keywords.split(" ").map((word) => ({ label: word.toUpperCase(), type: "keyword" })),
+  ...dialect.spec.types.split(" ").map((word) => ({ label: word.toUpperCase(), type: "type" })),
+  ...dialect.spec.builtin.split(" ").map((word) => ({ label: word, type: "function" })),
+];
 
-// The declared tables and the names of their columns, for completion.
-function readSchema(text) {
-  const schema = {};
+// The declared tables and the names of their columns.
+function readTables(text) {
+  const tables = new Map();
   for (const found of text.matchAll(declaration)) {
     const columns = [];
     let depth = 1, start = found.index + found[0].length;
@@ -56,10 +63,36 @@ function readSchema(text) {
         start = at + 1;
       }
     }
-    schema[found[1]] = columns;
+    tables.set(found[1], columns);
   }
-  return schema;
+  return tables;
 }
+
+// The tables that a name before a dot can stand for: the table of that name or alias, or else all.
+function findTables(text, name, tables) {
+  const found = [...tables.keys()].filter(
+    (table) => table === name || new RegExp(`\\b${table}\\s+(?:AS\\s+)?${name}\\b`, "iu").test(text),
+  );
+  return found.length > 0 ? found : [...tables.keys()];
+}
+
+// After a dot, columns; elsewhere tables, columns and the words of SQL.
+function complete(context) {
+  const inside = syntaxTree(context.state).resolveInner(context.pos, -1).name;
+  if (/Comment|String/.test(inside)) return null;
+  const word = context.matchBefore(/(?:\w+\.)?\w*/u);
+  if (!word || (word.from === word.to && !context.explicit)) return null;
+  const text = context.state.doc.toString();
+  const tables = readTables(text);
+  const dot = word.text.indexOf(".");
+  const shown = dot < 0 ? [...tables.keys()] : findTables(text, word.text.slice(0, dot), tables);
+  const columns = new Set(shown.flatMap((table) => tables.get(table)));
+  const options = [...columns].map((label) => ({ label, type: "property", boost: 2 }));
+  if (dot < 0) options.push(...[...tables.keys()].map((label) => ({ label, type: "class", boost: 1 })), ...words);
+  return { from: word.from + dot + 1, options, validFor: /^\w*$/u };
+}
+
+// --- queries -----------------------------------------------------------------------------------------
 
 // The queries of the last answer ({from, to, outcome}), moved along with changes of the text.
 const setQueries = StateEffect.define();
@@ -128,20 +161,7 @@ function goToNextMark(onMark) {
  * ({key, run}).
  */
 export function createEditor({ parent, text, nonce, labelledBy, keys, onChange, onQuery, onMark }) {
-  const language = new Compartment();
-  let schema = "";
   let current = -1;
-
-  function makeLanguage(tables) {
-    return sql({ dialect, schema: tables, upperCaseKeywords: true });
-  }
-
-  function followText(view) {
-    const tables = readSchema(view.state.doc.toString());
-    if (JSON.stringify(tables) === schema) return;
-    schema = JSON.stringify(tables);
-    view.dispatch({ effects: language.reconfigure(makeLanguage(tables)) });
-  }
 
   function followQuery(state) {
     const index = findQuery(state);
@@ -150,7 +170,6 @@ export function createEditor({ parent, text, nonce, labelledBy, keys, onChange, 
     onQuery(index);
   }
 
-  let timer;
   const view = new EditorView({
     parent,
     state: EditorState.create({
@@ -161,9 +180,9 @@ export function createEditor({ parent, text, nonce, labelledBy, keys, onChange, 
         EditorView.lineWrapping,
         lineNumbers(), highlightActiveLine(), highlightActiveLineGutter(), highlightSpecialChars(),
         history(), drawSelection(), bracketMatching(), closeBrackets(), highlightSelectionMatches(),
-        autocompletion({ activateOnTypingDelay: 150 }),
+        autocompletion({ override: [complete], icons: false }),
         syntaxHighlighting(classHighlighter),
-        language.of(makeLanguage({})),
+        dialect.language,
         queries,
         inserted,
         keymap.of([
@@ -175,18 +194,12 @@ export function createEditor({ parent, text, nonce, labelledBy, keys, onChange, 
           ...defaultKeymap,
         ]),
         EditorView.updateListener.of((update) => {
-          if (update.docChanged) {
-            clearTimeout(timer);
-            timer = setTimeout(() => followText(view), 300);
-            onChange(update.state.doc.toString());
-          }
+          if (update.docChanged) onChange(update.state.doc.toString());
           if (update.docChanged || update.selectionSet) followQuery(update.state);
         }),
       ],
     }),
   });
-  followText(view);
-
   const clamp = (at) => Math.max(0, Math.min(at, view.state.doc.length));
 
   return {
