@@ -13,7 +13,7 @@ from millpond.cli import main as cli
 from millpond.cli.tour import script
 from millpond.cli.tour.script import Size
 
-SMALL = Size(20, 8_000, 3, 60.0, 0.0, orders=400, unpaid=3, files=2, memory=5)
+SMALL = Size(20, 8_000, 3, 3600.0, 0.0, orders=400, unpaid=3, files=2, memory=5)
 
 
 def find(pattern: str, text: str) -> tuple[str, ...]:
