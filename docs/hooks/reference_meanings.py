@@ -7,8 +7,8 @@ from __future__ import annotations
 
 EXIT_CODES = {
     "OK": (
-        "`check`: every query is bounded; `witness`: a witness was printed; `report`, `run`: everything is "
-        "written"
+        "`check`: every query is bounded; `witness`, `repair`: printed what there is; "
+        "`report`, `run`: everything is written"
     ),
     "UNBOUNDED": "`check`: at least one query is unbounded",
     "BAD_INPUT": (

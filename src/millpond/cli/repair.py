@@ -67,6 +67,8 @@ def _to_json(verdict: Verdict, repairs: list[Repair]) -> dict[str, Any]:
 
 def _render(verdict: Verdict, repairs: list[Repair], with_query: bool) -> list[str]:
     """The repairs of a query: a headline, then for each its title, its effect, and the changed lines."""
+    from millpond.analysis.repair.show import render_repair
+
     lines = textwrap.wrap(flatten(verdict.query_text), text_width()) if with_query else []
     if verdict.outcome == "bounded":
         return [*lines, "bounded: nothing needs repair"]
@@ -74,37 +76,20 @@ def _render(verdict: Verdict, repairs: list[Repair], with_query: bool) -> list[s
         return [*lines, f"{verdict.outcome}: no change is known that makes it bounded"]
     count = "1 repair" if len(repairs) == 1 else f"{len(repairs)} repairs"
     lines.append(f"{verdict.outcome}; {count}, best first:")
+    assert verdict.query.script is not None
     for number, repair in enumerate(repairs, start=1):
-        lines += ["", *_render_repair(number, repair, verdict)]
+        lines += ["", *render_repair(number, repair, verdict.query.script.text, text_width(), _paint)]
     return lines
 
 
-def _render_repair(number: int, repair: Repair, verdict: Verdict) -> list[str]:
-    from millpond.analysis.repair.show import describe_effect, list_changed_lines
-
-    start = f"{number}. "
-    indent = " " * len(start)
-    title = textwrap.wrap(repair.title, text_width(), initial_indent=start, subsequent_indent=indent)
-    effect = textwrap.wrap(
-        describe_effect(repair), text_width(), initial_indent=indent, subsequent_indent=indent
-    )
-    if has_colours():
-        title = [f"{_BOLD}{line}{_PLAIN}" for line in title]
-    assert verdict.query.script is not None
-    changed = list(list_changed_lines(verdict.query.script.text, repair.edits))
-    width = len(str(changed[-1].number)) if changed else 0
-    return [*title, *effect, *(f"{indent}{_render_line(line, width)}" for line in changed)]
-
-
-def _render_line(line: ChangedLine, width: int) -> str:
-    sign = "-" if line.removed else "+"
-    text = line.text
-    if has_colours():
-        colour = _RED if line.removed else _GREEN
-        for first, end in reversed(line.marked):
-            text = f"{text[:first]}{_BOLD}{text[first:end]}{_PLAIN}{colour}{text[end:]}"
-        text = f"{colour}{text}{_PLAIN}"
-    return f"{line.number:>{width}} {sign} {text}"
+def _paint(line: ChangedLine) -> str:
+    """The line in colour, with the pieces that differ in bold type."""
+    if not has_colours():
+        return line.text
+    colour, text = _RED if line.removed else _GREEN, line.text
+    for first, end in reversed(line.marked):
+        text = f"{text[:first]}{_BOLD}{text[first:end]}{_PLAIN}{colour}{text[end:]}"
+    return f"{colour}{text}{_PLAIN}"
 
 
 REPAIR = Command(

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from datetime import date
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from millpond.analysis.decide import decide
-from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Verdict
+from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.engines.lookup.declaration import find_lookup_tables, is_lookup
 from millpond.engines.lookup.plan import LookupPlan, plan_lookups
 from millpond.engines.over.compile import find_gap
-from millpond.errors import MillpondError, NotBoundedError
+from millpond.errors import MillpondError
 from millpond.plan.closing import find_output_delay
 from millpond.plan.over import find_over_delay
 from millpond.policies.registry import PolicyChoice
-from millpond.query.model import (
-    And,
-    Comparison,
-    Condition,
-    Literal,
-    Op,
-    Or,
-    Query,
-    Ref,
-    Select,
-    Subquery,
-    Table,
-    Windowed,
-)
+from millpond.query.model import Query, Subquery, Table, Windowed
 from millpond.query.result_times import is_revised
 from millpond.query.trace import list_blocks
 from millpond.query.trees import is_aggregate, is_projection
-from millpond.query.types import Domain, Family, SqlType
+from millpond.spark.unbounded import refuse_unbounded
 
 # Columns that the output has besides those of the query.
 RESERVED = ("_kind", "_note", "_revision", "_retracted")
@@ -68,8 +52,8 @@ def admit(
     """Return the memory that a query may use, or raise a MillpondError that says why it cannot run.
 
     ``memory`` and ``policy`` also apply to lookup relations whose declaration names none.  Paths are relative
-    to ``folder``.  If it is given, the refusal of an unbounded query includes what budgets of several sizes
-    would find on the first rows of its streams.
+    to ``folder``.  If it is given, the first rows of the streams give the refusal of an unbounded query the
+    constants of its repairs, and what budgets of several sizes would find.
     """
     _check_runnable(verdict, memory, folder)
     lookups = plan_lookups(verdict.query, memory, policy if isinstance(policy, str) else None, folder)
@@ -88,7 +72,7 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
         raise MillpondError(f"a budget of {memory} tuples keeps nothing", remedy="give at least 1")
     # Lookups need neither a bound nor a budget: each row is answered by itself.
     if verdict.outcome != BOUNDED and memory is None and not find_lookup_tables(verdict.query):
-        raise _refuse_unbounded(verdict, "" if folder is None else _preview_budgets(verdict.query, folder))
+        raise refuse_unbounded(verdict, folder)
     plans = (verdict.plan, verdict.timed, verdict.over)
     is_planned = bool(verdict.blocks) or verdict.query.limit is not None or plans != (None, None, None)
     if verdict.outcome == BOUNDED and not is_planned:
@@ -230,104 +214,3 @@ def _is_shared(query: Query, table: Table) -> bool:
         if any(o.table == table for o in select.every_occurrence)
     ]
     return len(reads) > 1 and any(not t.distinct and not is_aggregate(s) for t, s in reads)
-
-
-def _refuse_unbounded(verdict: Verdict, budgets: str) -> NotBoundedError:
-    explanation = f"{verdict.explain()}{budgets}"
-    message = f"the query is {verdict.outcome}, so it is not run"
-    budget = (
-        "with a memory budget (--memory N) it keeps the N tuples expected to give the most results, "
-        "and estimates how many results it misses"
-    )
-    if any(table.block is not None for table in verdict.query.tables.values()):
-        return NotBoundedError(
-            message, explanation, "restrict the columns of the reasons to finitely many values"
-        )
-    if verdict.outcome != UNBOUNDED:
-        return NotBoundedError(message, explanation, budget)
-    if bounds := _bounds_that_help(verdict):
-        remedy = f"it would be bounded with {' AND '.join(bounds)} in WHERE, or with other constants"
-    else:
-        remedy = "restrict the columns of the reason to constants or to constant ranges in WHERE"
-    return NotBoundedError(message, explanation, f"{remedy}; {budget}")
-
-
-def _preview_budgets(query: Query, folder: Path) -> str:
-    """A table of budgets and the share of results they find; empty if the streams cannot be read."""
-    from millpond.engines.budgeted.budget_preview import preview_budgets
-    from millpond.runtime.first_rows import read_first_rows
-
-    streams = read_first_rows(query, folder)
-    try:
-        advice = preview_budgets(query, streams) if streams is not None else None
-    except MillpondError:
-        return ""
-    if advice is None or streams is None:
-        return ""
-    rows = max(table.num_rows for table in streams.values())
-    best = advice.suggested
-    heading = f"With --memory, on the first {rows:,} rows of each stream ({best.results:,} results):"
-    lines = [f"  {each.memory:>9,}  {each.part:>8.1%} of the results" for each in advice.previews]
-    if advice.grows:
-        last = (
-            f"No budget finds nearly all results for ever: longer streams need more than {best.memory:,} "
-            f"tuples.\nStart with --memory {best.memory}; the run says what it misses."
-        )
-    else:
-        last = (
-            f"Start with --memory {best.memory}: the second half of these rows needs no more than the first."
-        )
-    return "\n".join(["", "", heading, *lines, "", last])
-
-
-def _bounds_that_help(verdict: Verdict) -> list[str]:
-    """Conditions on the columns of the reasons that make the query bounded: only one if that is enough."""
-    query = verdict.query
-    names = list(dict.fromkeys(name for reason in verdict.reasons for name in reason.columns))
-    types = {f"{ref}": (ref, kind) for ref, kind in _typed_columns(query)}
-    bounds = [
-        (types[name][0], *bound) for name in names if name in types and (bound := _make_bound(*types[name]))
-    ]
-    for chosen in (*([each] for each in bounds), bounds):
-        if chosen and decide(_add_conditions(query, [(ref, c) for ref, c, _ in chosen])).outcome == BOUNDED:
-            return [text for _, _, text in chosen]
-    return []
-
-
-def _typed_columns(query: Query) -> Iterator[tuple[Ref, SqlType]]:
-    for select in query.selects:
-        for occurrence in select.occurrences:
-            for column in occurrence.table.columns:
-                yield Ref(occurrence.alias, column.name), column.type
-
-
-def _make_bound(ref: Ref, kind: SqlType) -> tuple[Condition, str] | None:
-    """A condition that bounds the values of a column, and its SQL text."""
-
-    def compare(operator: Op, value: object) -> Comparison:
-        return Comparison(ref, operator, Literal(value, kind))  # type: ignore[arg-type]
-
-    if kind.domain is Domain.DISCRETE and kind.family is Family.NUMBER:
-        return And((compare(Op.GE, 0), compare(Op.LE, 9))), f"{ref} BETWEEN 0 AND 9"
-    if kind.family is Family.DATE:
-        first, last = date(2000, 1, 1), date(2000, 1, 31)
-        text = f"{ref} BETWEEN DATE '{first}' AND DATE '{last}'"
-        return And((compare(Op.GE, first), compare(Op.LE, last))), text
-    if kind.family is Family.STRING:
-        return Or((compare(Op.EQ, "a"), compare(Op.EQ, "b"))), f"{ref} IN ('a', 'b')"
-    if kind.family is Family.NUMBER:
-        return Or((compare(Op.EQ, 0), compare(Op.EQ, 1))), f"{ref} IN (0, 1)"
-    return None
-
-
-def _add_conditions(query: Query, bounds: Iterable[tuple[Ref, Condition]]) -> Query:
-    """The query with each condition added to the selects that have its column."""
-    conditions = list(bounds)
-
-    def extend(select: Select) -> Select:
-        aliases = {occurrence.alias for occurrence in select.occurrences}
-        added = [condition for ref, condition in conditions if ref.occurrence in aliases]
-        return replace(select, where=And((select.where, *added))) if added else select
-
-    terms = (replace(term, selects=tuple(map(extend, term.selects))) for term in query.terms)
-    return replace(query, terms=tuple(terms))

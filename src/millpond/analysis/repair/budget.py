@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 def find_budget(query: Query, text: str, sample: Sample) -> Repair | None:
     """A budget for a query, with what it finds on a sample; None if the query does not run on one."""
-    if any(table.block is not None for table in query.tables.values()) or query.limit is not None:
-        return None
-    from millpond.engines.budgeted.plan import plan_budgeted  # here, as it imports NumPy
-
-    try:
-        plan_budgeted(query)
-    except MillpondError:
+    if not runs_on_budget(query):
         return None
     advice = preview_sample(query, sample)
     exact = any(is_aggregate(select) for select in query.selects)
@@ -34,6 +28,19 @@ def find_budget(query: Query, text: str, sample: Sample) -> Repair | None:
     title = f"Keep at most {best.memory:,} tuples, those expected to give the most results: "
     title += f"--memory {best.memory}"
     return Repair(RepairKind.BUDGET, title, meaning, None, (), text, None, best.memory, best.part)
+
+
+def runs_on_budget(query: Query) -> bool:
+    """Whether a query can run with a limit on what it keeps."""
+    if any(table.block is not None for table in query.tables.values()) or query.limit is not None:
+        return False
+    from millpond.engines.budgeted.plan import plan_budgeted  # here, as it imports NumPy
+
+    try:
+        plan_budgeted(query)
+    except MillpondError:
+        return False
+    return True
 
 
 def preview_sample(query: Query, sample: Sample) -> BudgetAdvice | None:

@@ -43,7 +43,8 @@ class Change:
 
     ``title`` has a ``{}`` for what it is ``about``.  ``narrower`` are changes that do less; one of them takes
     its place where it is enough.  ``weight`` orders changes of one kind: the less, the better.  Changes with
-    the same ``choice`` are alternatives, of which only one makes sense.
+    the same ``choice`` are alternatives, of which only one makes sense.  ``times`` are tables that are
+    declared elsewhere, each with the timestamp that gets a watermark.
     """
 
     kind: RepairKind
@@ -57,6 +58,7 @@ class Change:
     narrower: tuple[Change, ...] = ()
     weight: int = 0
     choice: tuple[str, int] | None = None
+    times: tuple[tuple[str, str], ...] = ()
 
 
 def add_condition(select: SelectOutline, condition: str) -> tuple[tuple[Edit, ...], tuple[Addition, ...]]:

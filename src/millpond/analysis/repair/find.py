@@ -36,10 +36,13 @@ _LISTS = (
 _MEANINGS = (Meaning.SAME, Meaning.FEWER, Meaning.APPROXIMATE, Meaning.CHANGED)
 
 
-def find_repairs(verdict: Verdict, limit: int | None = None, sample: Sample | None = None) -> list[Repair]:
+def find_repairs(
+    verdict: Verdict, limit: int | None = None, sample: Sample | None = None, budgets: bool = True
+) -> list[Repair]:
     """The smallest changes that make a query bounded, best first; none for a bounded query.
 
-    ``sample`` has rows of streams, by name: the constants of bounds are taken from it.
+    ``sample`` has rows of streams, by name: the constants of bounds are taken from it.  The last repair is a
+    budget, if the query runs on one and ``budgets`` are wanted.
     """
     if verdict.outcome == BOUNDED:
         return []
@@ -48,15 +51,15 @@ def find_repairs(verdict: Verdict, limit: int | None = None, sample: Sample | No
         return []
     trials = Trials(subject)
     changes = [change for each in _LISTS for change in each(subject, sample or {})]
-    ranked = rank_sets(verdict, list(find_sets(trials, changes)))
+    ranked = rank_sets(verdict, find_sets(trials, changes))
     if not ranked:  # at last, as a query over what is there when it starts
         trials = Trials(subject, batch=True)
-        ranked = list(find_sets(trials, list_relations(subject, {})))
+        ranked = find_sets(trials, list_relations(subject, {}))
     repairs: dict[str, Repair] = {}
     for found in ranked:
         repair = _make_repair(subject, trials, found)
         repairs.setdefault(repair.sql, repair)
-    budget = find_budget(verdict.query, subject.text, sample or {})
+    budget = find_budget(verdict.query, subject.text, sample or {}) if budgets else None
     return [*repairs.values(), *([budget] if budget is not None else [])][:limit]
 
 

@@ -77,24 +77,23 @@ def list_exists(subject: Subject, sample: Sample) -> Iterator[Change]:
                 "ask whether there is a row of {}, and not which ones",
                 tested.table or tested.alias,
                 Meaning.FEWER,
-                edits=tuple(_replace_join(subject.text, select, kept, tested)),
+                edits=(_replace_join(subject.text, select, kept, tested),),
             )
 
 
-def _replace_join(
-    text: str, select: SelectOutline, kept: SourceOutline, tested: SourceOutline
-) -> Iterator[Edit]:
-    """``FROM a JOIN b ON c WHERE d`` becomes ``FROM a WHERE EXISTS (SELECT 1 FROM b WHERE c AND (d))``."""
+def _replace_join(text: str, select: SelectOutline, kept: SourceOutline, tested: SourceOutline) -> Edit:
+    """``FROM a JOIN b ON c WHERE d`` becomes ``FROM a WHERE EXISTS (SELECT 1 FROM b WHERE c AND d)``."""
     first, second = select.sources
-    yield Edit(first.named.start, second.span.end, kept.named.of(text))
-    opening = f"EXISTS (SELECT 1 FROM {tested.named.of(text)}"
-    on = "" if second.on is None else second.on.of(text)
-    on = f"({on})" if second.on_is_disjunction else on
-    if select.where is None:
-        condition = f" WHERE {on}" if on else ""
-        yield Edit(select.from_end, select.from_end, f" WHERE {opening}{condition})")
-        return
-    start, end = select.where.start, select.where.end
-    inner = f"{on} AND {'(' * select.is_disjunction}" if on else ""
-    yield Edit(start, start, f"{opening} WHERE {inner}")
-    yield Edit(end, end, "))" if on and select.is_disjunction else ")")
+    conditions = []
+    for span, is_disjunction in (
+        (second.on, second.on_is_disjunction),
+        (select.where, select.is_disjunction),
+    ):
+        if span is not None:
+            conditions.append(f"({span.of(text)})" if is_disjunction else span.of(text))
+    between, end = " WHERE ", second.span.end
+    if select.where is not None:
+        between, end = text[second.span.end : select.where.start], select.where.end
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    changed = f"{kept.named.of(text)}{between}EXISTS (SELECT 1 FROM {tested.named.of(text)}{where})"
+    return Edit(first.named.start, end, changed)

@@ -6,7 +6,9 @@ that go well together.  If such a set makes the query bounded, whatever can go i
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from millpond.analysis.decide import decide
 from millpond.analysis.explain import is_never_true
@@ -41,6 +43,14 @@ _MIXED = (
 )
 
 
+# A changed text, and the tables that get a time column.
+_Trial = tuple[str, frozenset[tuple[str, str]]]
+
+
+class OutOfTrialsError(Exception):
+    """As many texts as allowed have been decided; a set that is not minimised yet is not returned."""
+
+
 class Trials:
     """Decides the text with sets of changes, each set once, up to a number of sets.
 
@@ -49,32 +59,43 @@ class Trials:
 
     def __init__(self, subject: Subject, batch: bool = False, limit: int = MAX_TRIALS) -> None:
         self.subject, self.batch, self.left = subject, batch, limit
-        self._known: dict[str, Verdict | None] = {}
-        self._errors: set[str] = set()
+        self._known: dict[_Trial, Verdict | None] = {}
+        self._errors: set[_Trial] = set()
 
     def decide(self, changes: Sequence[Change]) -> Verdict | None:
-        """The verdict on the changed text if it is bounded and can have results; else None."""
+        """The verdict on the changed text if it is bounded and can have results; else None.
+
+        Raises OutOfTrialsError after the last trial.
+        """
         try:
-            text = apply_edits(self.subject.text, make_edits(changes, self.subject.text))
+            trial = self._make_trial(changes)
         except ConflictError:
             return None
-        if text not in self._known:
+        if trial not in self._known:
             if self.left <= 0:
-                return None
+                raise OutOfTrialsError
             self.left -= 1
-            self._known[text] = self._decide_text(text)
-        return self._known[text]
+            self._known[trial] = self._decide_trial(trial)
+        return self._known[trial]
+
+    def _make_trial(self, changes: Sequence[Change]) -> _Trial:
+        text = apply_edits(self.subject.text, make_edits(changes, self.subject.text))
+        return text, frozenset(each for change in changes for each in change.times)
 
     def is_readable(self, change: Change) -> bool:
         """Whether the text with a change can be read."""
         self.decide([change])
-        return apply_edits(self.subject.text, make_edits([change], self.subject.text)) not in self._errors
+        return self._make_trial([change]) not in self._errors
 
-    def _decide_text(self, text: str) -> Verdict | None:
+    def _decide_trial(self, trial: _Trial) -> Verdict | None:
+        text, times = trial
+        script = self.subject.script
+        timed = {name: replace(script.declared[name], time=time) for name, time in times}
         try:
-            verdict = decide(parse_again(self.subject.script, text), prove=False)
+            query = parse_again(replace(script, declared={**script.declared, **timed}), text)
+            verdict = decide(query, prove=False)
         except MillpondError:
-            self._errors.add(text)
+            self._errors.add(trial)
             return None
         is_repaired = verdict.outcome == BOUNDED and not is_never_true(verdict)
         return verdict if is_repaired and self._reads_stream(verdict) else None
@@ -83,8 +104,16 @@ class Trials:
         return self.batch or any(t.streaming for t in verdict.query.declared_tables.values())
 
 
-def find_sets(trials: Trials, changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:
-    """Minimal sets of changes that make the query bounded."""
+def find_sets(trials: Trials, changes: Iterable[Change]) -> list[tuple[Change, ...]]:
+    """Minimal sets of changes that make the query bounded, as far as the trials go."""
+    found: list[tuple[Change, ...]] = []
+    with contextlib.suppress(OutOfTrialsError):
+        for each in _find_sets(trials, changes):
+            found.append(each)
+    return found
+
+
+def _find_sets(trials: Trials, changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:
     kinds: dict[RepairKind, list[Change]] = {}
     for change in changes:
         kinds.setdefault(change.kind, []).append(change)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from millpond.analysis.explain import describe_bound
@@ -44,6 +45,31 @@ def list_changed_lines(text: str, edits: Sequence[Edit]) -> Iterator[ChangedLine
         rest = (text[at:end], False)
         yield from _make_lines([*before, rest], number, removed=True)
         yield from _make_lines([*after, rest], number, removed=False)
+
+
+def render_repair(
+    number: int,
+    repair: Repair,
+    text: str,
+    width: int,
+    paint: Callable[[ChangedLine], str] = lambda line: line.text,
+) -> list[str]:
+    """A repair as lines: its title, its effect, and the lines that it changes, whatever their width.
+
+    ``paint`` renders a changed line, for example in colour.
+    """
+    start = f"{number}. "
+    indent = " " * len(start)
+    changed = list(list_changed_lines(text, repair.edits))
+    digits = len(str(changed[-1].number)) if changed else 0
+    return [
+        *textwrap.wrap(repair.title, width, initial_indent=start, subsequent_indent=indent),
+        *textwrap.wrap(describe_effect(repair), width, initial_indent=indent, subsequent_indent=indent),
+        *(
+            f"{indent}{line.number:>{digits}} {'-' if line.removed else '+'} {paint(line)}"
+            for line in changed
+        ),
+    ]
 
 
 def describe_effect(repair: Repair) -> str:

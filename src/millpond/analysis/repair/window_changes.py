@@ -26,16 +26,27 @@ _MAX_STREAMS = 5
 
 @dataclass(frozen=True)
 class _TimedRead:
-    """An entry of FROM that is a stream, with its timestamp, which may have to be declared first."""
+    """An entry of FROM that is a stream, with its timestamp, which may have to be declared first.
+
+    The timestamp is added to the ``declaration``, or a view gets a watermark on one of its own (``times``).
+    """
 
     source: SourceOutline
     table: Table
     time: str
-    declaration: tuple[Addition, ...]
+    declaration: tuple[Addition, ...] = ()
+    times: tuple[tuple[str, str], ...] = ()
 
     @property
     def kind(self) -> RepairKind:
-        return RepairKind.WATERMARK if self.declaration else RepairKind.WINDOW
+        return RepairKind.WATERMARK if self.declaration or self.times else RepairKind.WINDOW
+
+    @property
+    def needed(self) -> str:
+        """What the stream needs first, for a title."""
+        if self.times:
+            return f"give {self.table.name} a watermark on {self.times[0][1]} and "
+        return f"give {self.table.name} a timestamp and " if self.declaration else ""
 
 
 def list_windows(subject: Subject, sample: Sample) -> Iterator[Change]:
@@ -48,7 +59,9 @@ def list_windows(subject: Subject, sample: Sample) -> Iterator[Change]:
             if outer.where is not None and outer.where.start <= select.span.start < outer.where.end:
                 for first in _list_timed(subject, outer)[:1]:
                     for second in reads[:1]:
-                        yield _make_window(subject, select, first, second, 0)
+                        window = _make_window(subject, select, first, second, 0)
+                        narrower = (replace(each, meaning=Meaning.CHANGED) for each in window.narrower)
+                        yield replace(window, meaning=Meaning.CHANGED, narrower=tuple(narrower))
 
 
 def list_buckets(subject: Subject, sample: Sample) -> Iterator[Change]:
@@ -90,10 +103,14 @@ def _list_timed(subject: Subject, select: SelectOutline) -> list[_TimedRead]:
             continue
         if table.time is not None:
             time = f"{source.alias}.{quote_name(table.time)}"
-            found.append(_TimedRead(source, table, time, ()))
+            found.append(_TimedRead(source, table, time))
             continue
         declaration = subject.declarations.get(table.name.lower())
-        if declaration is not None:
+        if declaration is None and time_columns(table):
+            name = time_columns(table)[0].name
+            time = f"{source.alias}.{quote_name(name)}"
+            found.append(_TimedRead(source, table, time, times=((table.name, name),)))
+        elif declaration is not None:
             name = _name_time(table)
             added = Addition(declaration.columns[-1].span.end, ", ", ", ", f"{name} TIMESTAMP")
             found.append(_TimedRead(source, table, f"{source.alias}.{name}", (added,)))
@@ -125,20 +142,20 @@ def _make_window(
     pair = f"rows of {first.table.name} and {second.table.name}"
     if not is_compared:
         pair = f"a row of {first.table.name} with rows of {second.table.name}"
-    times = [each.table.name for each in (first, second) if each.declaration]
-    with_time = f"give {' and '.join(dict.fromkeys(times))} a timestamp and " if times else ""
+    needed = "".join(dict.fromkeys((first.needed, second.needed)))
     is_outer = not second.source.inner or not first.source.inner
 
     def make(condition: str, words: str) -> Change:
         edits, additions = _place_condition(select, second, condition)
         return Change(
             max(first.kind, second.kind, key=lambda kind: kind is RepairKind.WATERMARK),
-            f"{with_time}match {{}} (1 hour is a placeholder)",
+            f"{needed}match {{}} (1 hour is a placeholder)",
             f"{pair} {words}",
             Meaning.CHANGED if is_outer else Meaning.FEWER,
             edits=edits,
             additions=(*first.declaration, *second.declaration, *additions),
             weight=weight,
+            times=(*first.times, *second.times),
         )
 
     halves = [
@@ -172,13 +189,19 @@ def _compares_times(subject: Subject, first: Table, second: Table) -> bool:
 
 
 def _list_buckets_of(select: SelectOutline, read: _TimedRead) -> Iterator[Change]:
-    times = f"give {read.table.name} a timestamp and " if read.declaration else ""
     bucket = _BUCKET.format(read.time)
 
     def make(title: str, addition: Addition) -> Change:
-        title = f"{times}{title} (1 hour is a placeholder)"
-        choice, additions = ("bucket", addition.place), (*read.declaration, addition)
-        return Change(read.kind, title, "", Meaning.CHANGED, additions=additions, weight=1, choice=choice)
+        return Change(
+            read.kind,
+            f"{read.needed}{title} (1 hour is a placeholder)",
+            "",
+            Meaning.CHANGED,
+            additions=(*read.declaration, addition),
+            weight=1,
+            choice=("bucket", addition.place),
+            times=read.times,
+        )
 
     if select.group_by:
         place = Addition(select.group_by[-1].end, ", ", ", ", bucket)
