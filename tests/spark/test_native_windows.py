@@ -72,6 +72,17 @@ def test_rejected_rows_are_written_and_a_later_run_continues(spark: SparkSession
     assert len(rejected(tmp_path)) == 5
 
 
+def test_a_filter_of_group_columns_does_not_hold_back_the_last_group(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark moves the filter below the groups, where it must not drop the row that ends the input."""
+    block = "SELECT window.start AS s, user, SUM(n) AS n FROM clicks GROUP BY window(at, '30 seconds'), user"
+    query = f"SELECT s, user, n FROM ({block}) WHERE n IS NOT NULL AND upper(user) <> 'B'"
+    (tmp_path / "query.sql").write_text(QUERY.partition(";")[0] + f"; {query};")
+    feed(tmp_path, 0, ("a", 1, 1), ("b", 2, 31), ("a", 3, 59))
+    assert run(tmp_path) == [(seconds(0), "a", 1), (seconds(30), "a", 3)]
+
+
 def rejected(folder: Path) -> list[dict[str, Any]]:
     return read_lines(folder / "out" / "_rejected", "part-*")
 

@@ -203,10 +203,13 @@ def _add_watermark(job: Job, closing: ClosingSelect, good: DataFrame) -> DataFra
     if WATERMARK_DELAY not in rows.schema[TIME].metadata:
         rows = rows.withWatermark(TIME, f"{closing.delay} milliseconds")
     where = condition_sql(closing.select.where, prefixed_name, Dialect.SPARK)
-    # Spark moves a filter that does not mention the timestamp below the watermark.
+    # Spark moves a filter that does not mention the timestamp below the watermark, where it would drop
+    # sentinels.  The columns mention it, too: Spark makes a filter of these rows of one on columns of groups.
     rows = rows.where(f"CASE WHEN {TIME} IS NOT NULL THEN NOT {IS_SENTINEL} AND ({where}) END")
+    names = rows.select(*columns).columns
+    timed = [F.when(F.col(TIME).isNotNull(), c).alias(n) for c, n in zip(columns, names, strict=True)]
     delay = {WATERMARK_DELAY: closing.delay}
-    return rows.select(*columns, F.expr(f"timestamp_micros({END})").alias(END, metadata=delay))
+    return rows.select(*timed, F.expr(f"timestamp_micros({END})").alias(END, metadata=delay))
 
 
 def _make_sentinels(end_of_input: DataFrame, closing: ClosingSelect) -> DataFrame:
