@@ -202,7 +202,10 @@ def examine_safely(seed: int, every: int = 1) -> Finding:
 def examine_file(path: str) -> Finding:
     """The repairs of the first query of a file, if it is unbounded."""
     sql = read_text(path)
-    verdict = decide(parse(sql)[0])
+    try:
+        verdict = decide(parse(sql)[0])
+    except MillpondError:
+        return Finding(0, "file", "unreadable")
     if verdict.outcome != UNBOUNDED:
         return Finding(0, "file", verdict.outcome)
     began = time.process_time()
