@@ -131,13 +131,13 @@ def _make_window(
 ) -> Change:
     """The second stream's rows come within an hour after the first's.
 
-    If their timestamps are compared already, the window reaches in both directions, and the half of it that
-    is missing takes its place.
+    If timestamps are compared already, the window reaches in both directions, and the half of it that is
+    missing takes its place.
     """
     early, late = first.time, second.time
     after = f"{late} BETWEEN {early} AND {early} + {LENGTH}"
     around = f"{late} BETWEEN {early} - {LENGTH} AND {early} + {LENGTH}"
-    is_compared = _compares_times(subject, first.table, second.table)
+    is_compared = _compares_times(subject)
     words = "within 1 hour of each other" if is_compared else "up to 1 hour later"
     pair = f"rows of {first.table.name} and {second.table.name}"
     if not is_compared:
@@ -176,16 +176,17 @@ def _place_condition(
     return add_condition(select, condition)
 
 
-def _compares_times(subject: Subject, first: Table, second: Table) -> bool:
-    """Whether the query compares the timestamps of two streams."""
-    wanted = {(first.name, first.time), (second.name, second.time)}
-    for select, condition in list_conditions(subject.query):
-        for node in walk(condition):
-            if select is not None and isinstance(node, Comparison):
-                found = {trace_ref(select, ref) for ref in refs(node)}
-                if wanted <= found:
-                    return True
-    return False
+def _compares_times(subject: Subject) -> bool:
+    """Whether the query compares timestamps of streams: a window in one direction could contradict that."""
+    times = {(table.name, table.time) for table in subject.tables.values()}
+    compared = (
+        [trace_ref(select, ref) for ref in refs(node)]
+        for select, condition in list_conditions(subject.query)
+        if select is not None
+        for node in walk(condition)
+        if isinstance(node, Comparison)
+    )
+    return any(sum(each in times for each in found) > 1 for found in compared)
 
 
 def _list_buckets_of(select: SelectOutline, read: _TimedRead) -> Iterator[Change]:
