@@ -193,13 +193,26 @@ def _drop_conflicts(trials: Trials, changes: Sequence[Change]) -> list[Change]:
 
 
 def minimise(trials: Trials, changes: Sequence[Change]) -> list[Change]:
-    """A subset that is still enough, none of which can go, and each of which is as narrow as possible."""
-    kept = list(changes)
+    """A subset that is still enough, none of which can go, and each of which is as narrow as possible.
+
+    Of the last ones is tried first whether they can go; and again after the others have become narrower.
+    """
+    kept = _narrow(trials, _leave_out(trials, list(changes)))
+    return _leave_out(trials, kept)
+
+
+def _leave_out(trials: Trials, changes: list[Change]) -> list[Change]:
+    kept = changes
     for change in reversed(changes):
         without = [each for each in kept if each is not change]
         if without and trials.decide(without) is not None:
             kept = without
-    for index, change in enumerate(kept):
+    return kept
+
+
+def _narrow(trials: Trials, changes: list[Change]) -> list[Change]:
+    kept = changes
+    for index, change in enumerate(changes):
         for narrower in change.narrower:
             trial = [*kept[:index], narrower, *kept[index + 1 :]]
             if trials.decide(trial) is not None:
