@@ -98,7 +98,7 @@ def read_corpus(folder: Path | None) -> list[str]:
 def make_mutant(seed: int, corpus: Sequence[str]) -> str:
     """The mutant of a seed: one to four mutations of a query."""
     rng = random.Random(seed)
-    tokens = _TOKEN.findall(rng.choice(corpus))
+    tokens = _TOKEN.findall(rng.choice(corpus)) or [" "]
     other = _TOKEN.findall(rng.choice(corpus))
     is_gentle = rng.random() < 0.7
     mutations = _GENTLE if is_gentle else _MUTATIONS

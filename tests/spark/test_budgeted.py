@@ -155,7 +155,7 @@ def test_wrong_options_are_refused(
 
 def test_the_refusal_of_an_unbounded_query_suggests_a_budget(streams: Streams, capsys: Captured) -> None:
     assert streams.run() == 2
-    assert "with a memory budget (--memory N) it keeps the N tuples" in capsys.readouterr().err
+    assert "give it a memory budget (--memory N): it keeps the N tuples" in capsys.readouterr().err
 
 
 def test_a_dataframe_on_a_budget(spark: SparkSession, tmp_path: Path) -> None:

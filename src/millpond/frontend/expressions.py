@@ -45,7 +45,9 @@ from millpond.query.types import (
     BOOLEAN,
     DOUBLE,
     INT,
+    INTERVAL,
     MAX_PRECISION,
+    TIMESTAMP,
     WINDOW,
     Domain,
     Family,
@@ -164,10 +166,11 @@ def require_number(statement: Statement, what: str, node: exp.Expr, kind: SqlTyp
     """Refuse a value that is not a number."""
     if kind is None or kind.family is Family.NUMBER:
         return
-    message = f"{what} needs numbers, but {statement.excerpt(node)} is {kind}"
-    if kind.family is Family.TIME:  # Spark can add an INTERVAL to it, or subtract another one
-        raise SqlError(message, statement.at(node), "WHERE and ON can add an INTERVAL to a TIMESTAMP")
-    raise SqlTypeError(message, statement.at(node), "use a numeric column")
+    is_time = kind.family is Family.TIME
+    remedy = "WHERE and ON can add an INTERVAL to a TIMESTAMP" if is_time else "use a numeric column"
+    raise SqlTypeError(
+        f"{what} needs numbers, but {statement.excerpt(node)} is {kind}", statement.at(node), remedy
+    )
 
 
 # --- columns and arithmetic --------------------------------------------------------------------------
@@ -262,6 +265,9 @@ def _bind_arithmetic(reader: Reader, node: exp.Expr) -> Bound:
     accept_only(reader.statement, node, "this", "expression", "typed", "safe")
     operator = OPERATORS[type(node)]
     left, right = bind(reader, node.this), bind(reader, node.expression)
+    if {left.type, right.type} <= {TIMESTAMP, INTERVAL}:  # Spark can compute it from the results
+        message = f"{reader.statement.excerpt(node)} is not supported here"
+        raise SqlError(message, reader.statement.at(node), "compare the timestamps in WHERE or ON")
     require_number(reader.statement, operator, node.this, left.type)
     require_number(reader.statement, operator, node.expression, right.type)
     expression = Arithmetic(operator, left.expression, right.expression)

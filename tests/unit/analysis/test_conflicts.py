@@ -24,7 +24,8 @@ def case_of(catalog: str, query: str) -> RichCase:
 
 
 def assert_holds(case: RichCase, outcome: str) -> None:
-    for seed in SEEDS:
+    # The seed chooses the rows that a synopsis is fed with; a witness is always the same.
+    for seed in SEEDS if outcome == BOUNDED else SEEDS[:1]:
         finding = examine(case, seed)
         assert (finding.outcome, finding.problems) == (outcome, ()), case.sql
 
