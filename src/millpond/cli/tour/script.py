@@ -65,7 +65,7 @@ class Size:
 
 
 FULL = Size(300, 60_000, 12, 60.0, 4.0, orders=20_000, unpaid=7, files=6, memory=100)
-QUICK = Size(50, 40_000, 5, 12.0, 2.0)
+QUICK = Size(30, 35_000, 5, 12.0, 2.0)
 # The race is decided when Spark keeps so many times as much.
 GOAL = 1_000
 
