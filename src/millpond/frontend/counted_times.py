@@ -52,7 +52,7 @@ _KEPT = "kept"
 
 
 @dataclass(frozen=True)
-class Bound:
+class TimeBound:
     """``later - earlier`` is less (or greater) than so many microseconds, or equal to them."""
 
     operator: type[exp.Expr]
@@ -69,7 +69,7 @@ class TimeDifference:
 
     later: exp.Expr
     earlier: exp.Expr
-    bounds: tuple[Bound, ...]
+    bounds: tuple[TimeBound, ...]
     exact: bool
     reach: int
     if_far: bool
@@ -155,7 +155,7 @@ def _is_time(scope: Scope, node: exp.Expr) -> bool:
     return type_ is not None and type_.family is Family.TIME
 
 
-def _shift(node: exp.Expr, bound: Bound) -> exp.Expr:
+def _shift(node: exp.Expr, bound: TimeBound) -> exp.Expr:
     if bound.micros == 0:
         return node
     kind = exp.Add if bound.micros > 0 else exp.Sub
@@ -191,7 +191,7 @@ def _compare(
         if units is not None and scale == 1 and kind is not exp.EQ:
             ends = [int(units * each) for each in _CALENDAR[right.text("unit").upper()]]
             is_upper, most = kind in (exp.LT, exp.LTE), max(ends) + slack
-            bound = Bound(exp.LTE, most) if is_upper else Bound(exp.GTE, min(ends) - slack)
+            bound = TimeBound(exp.LTE, most) if is_upper else TimeBound(exp.GTE, min(ends) - slack)
             yield TimeDifference(left, right.this, (bound,), False, max(most, 0), not is_upper)
     else:
         measure, count = _find_measure(left, slack), _read_number(right)
@@ -242,9 +242,9 @@ def _describe(measure: _Measure, kind: type[exp.Expr], count: Fraction) -> TimeD
     exact = not (measure.below or measure.above or measure.slack)
     unit, slack = measure.unit, measure.slack
     shifted = tuple(
-        Bound(op, ceil(at * unit) + slack if op in (exp.LT, exp.LTE) else floor(at * unit) - slack)
+        TimeBound(op, ceil(at * unit) + slack if op in (exp.LT, exp.LTE) else floor(at * unit) - slack)
         if op is not exp.EQ
-        else Bound(op, int(at * unit))
+        else TimeBound(op, int(at * unit))
         for op, at in bounds
     )
     # Rounding moves the count by less than two units; an exact time is not rounded.

@@ -25,14 +25,14 @@ _SIZES = (1, 3, 10)
 
 
 @dataclass(frozen=True)
-class Growth:
+class StateChart:
     """A chart and sentences about it: where its lines come from."""
 
     chart: Chart
     notes: tuple[str, ...]
 
 
-def find_growth(verdict: Verdict, repairs: Sequence[Repair] = ()) -> Growth | None:
+def find_growth(verdict: Verdict, repairs: Sequence[Repair] = ()) -> StateChart | None:
     """The state of a query against the rows it has read; None if nothing is known about it.
 
     If repairs are given, so is the bound after the first one that has a number.
@@ -67,7 +67,7 @@ def find_growth(verdict: Verdict, repairs: Sequence[Repair] = ()) -> Growth | No
     if not series:
         return None
     chart = Chart("State against rows", "rows read", "entries kept", tuple(series), is_log=True)
-    return Growth(chart, tuple(notes))
+    return StateChart(chart, tuple(notes))
 
 
 def _draw_flat(entries: int) -> tuple[tuple[float, float], ...]:

@@ -20,9 +20,9 @@ from millpond.analysis.repair.find import find_repairs
 from millpond.analysis.repair.sample import read_sources
 from millpond.cli import main as cli
 from millpond.cli.tour.claims import Measured, compare_answers, compare_speed, compare_state, format_ratio
-from millpond.cli.tour.curves import Curve, Frame, draw_curves
+from millpond.cli.tour.curves import Curve, PlotRange, draw_curves
 from millpond.cli.tour.pages import closing_page, list_next_steps, proof_page, question_page, repair_page
-from millpond.cli.tour.proof import Probe, Proof, try_witness
+from millpond.cli.tour.proof import ProbeResult, Proof, try_witness
 from millpond.cli.tour.race_page import RaceView, race_claims, race_introduction, race_line, race_plot
 from millpond.cli.tour.script import CLICKS, FULL, GOAL, OVERDUE, PAID, QUICK, Size, check_query
 from millpond.cli.tour.shop_pages import (
@@ -86,7 +86,7 @@ def test_a_proof_counts_only_rows_that_a_probe_adds() -> None:
 
 
 def test_a_page_says_if_the_proof_fails() -> None:
-    same = Probe(("clicks (ad 1)",), frozenset({1}), frozenset({0, 1}))
+    same = ProbeResult(("clicks (ad 1)",), frozenset({1}), frozenset({0, 1}))
     text = read(proof_page(Proof(("impressions (ad 1)",), (same,), 2)))
     assert "this is no proof" in text and "nothing or 1 row" in text
     assert "this is no proof" not in read(proof_page(try_witness(check_query(CLICKS), 3)))
@@ -252,7 +252,7 @@ def test_every_page_fits_the_terminal(width: int, tmp_path: Path) -> None:
 
 
 def test_curves_rise_and_carry_their_last_values() -> None:
-    frame = Frame(1_000, 10, 1_000)
+    frame = PlotRange(1_000, 10, 1_000)
     rising = Curve("Spark", [(100 * n, 100 * n) for n in range(1, 11)], "red", "*")
     level = Curve("Millpond", [(100 * n, 20) for n in range(1, 11)], "green", "o")
     lines = draw_curves([rising, level], frame, 60, 9, ascii_only=True).plain.splitlines()

@@ -32,7 +32,7 @@ _MARGIN = 10
 
 
 @dataclass(frozen=True)
-class Bound:
+class ValueBound:
     """Conditions on a column, with ``{}`` for its name: the whole bound, and those that say half of it.
 
     ``origin`` says where its constants are from.
@@ -43,7 +43,7 @@ class Bound:
     origin: str = "placeholders: put in your own"
 
 
-def find_bound(query: Query, table: Table, column: Column, sample: Sample) -> Bound | None:
+def find_bound(query: Query, table: Table, column: Column, sample: Sample) -> ValueBound | None:
     """A bound on the values of a column; None if constants of its type cannot bound it."""
     rows = sample.get(table.name)
     seen = [] if rows is None else [v for v in rows.column(column.name).unique().to_pylist() if v is not None]
@@ -57,11 +57,11 @@ def find_bound(query: Query, table: Table, column: Column, sample: Sample) -> Bo
         return _make_range(str(low), str(high), f"least_{name}", f"greatest_{name}")
     if kind.family is Family.NUMBER:
         listed = f"{{}} IN (0 /* {name}_1 */, 1 /* {name}_2 */)"
-        return Bound(listed)
+        return ValueBound(listed)
     if kind.family is Family.DATE:
         return _make_range("DATE '2000-01-01'", "DATE '2099-12-31'", f"first_{name}", f"last_{name}")
     if kind.family is Family.STRING:
-        return Bound(f"{{}} IN ('{name}_1', '{name}_2')")
+        return ValueBound(f"{{}} IN ('{name}_1', '{name}_2')")
     return None
 
 
@@ -76,24 +76,24 @@ def find_cardinality(table: Table, column: Column, sample: Sample, columns: int)
     return number, f"{rows.num_rows:,} sample rows have {seen:,} values"
 
 
-def _bound_seen(column: Column, seen: list[Any], rows: int) -> Bound | None:
+def _bound_seen(column: Column, seen: list[Any], rows: int) -> ValueBound | None:
     """The bound that a sample suggests."""
     origin = f"as in {rows:,} sample rows"
     family, is_discrete = column.type.family, column.type.domain is Domain.DISCRETE
     if is_discrete and family in (Family.NUMBER, Family.DATE):
         low, high = (_render(value) for value in (min(seen), max(seen)))
         halves = (f"{{}} >= {low}", f"{{}} <= {high}")
-        return Bound(f"{{}} BETWEEN {low} AND {high}", halves, origin)
+        return ValueBound(f"{{}} BETWEEN {low} AND {high}", halves, origin)
     if family is Family.STRING and len(seen) <= MAX_LISTED and rows >= _LEAST_REPEATS * len(seen):
         listed = ", ".join(sorted(map(_render, seen)))
-        return Bound(f"{{}} IN ({_escape(listed)})", (), origin)
+        return ValueBound(f"{{}} IN ({_escape(listed)})", (), origin)
     return None
 
 
-def _make_range(low: str, high: str, least: str, greatest: str) -> Bound:
+def _make_range(low: str, high: str, least: str, greatest: str) -> ValueBound:
     low, high = f"{low} /* {least} */", f"{high} /* {greatest} */"
     halves = (f"{{}} >= {low}", f"{{}} <= {high}")
-    return Bound(f"{{}} BETWEEN {low} AND {high}", halves)
+    return ValueBound(f"{{}} BETWEEN {low} AND {high}", halves)
 
 
 def _find_range(query: Query) -> tuple[int, int]:

@@ -24,7 +24,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Frame:
+class PlotRange:
     """The range of a plot: x from 0 to ``right``, y from ``bottom`` to ``top``."""
 
     right: float
@@ -38,7 +38,7 @@ class Frame:
 
 
 def draw_curves(
-    curves: Sequence[Curve], frame: Frame, width: int, height: int, ascii_only: bool = False
+    curves: Sequence[Curve], frame: PlotRange, width: int, height: int, ascii_only: bool = False
 ) -> Text:
     """The curves over ``height`` lines and at most ``width`` cells, with an axis of powers of ten.
 
@@ -63,7 +63,7 @@ def draw_curves(
     return out.append(f"{' ' * (margin + 1)}{corner}{line * columns}", "dim")
 
 
-def _place_notes(curves: Sequence[Curve], frame: Frame, height: int) -> dict[int, Text]:
+def _place_notes(curves: Sequence[Curve], frame: PlotRange, height: int) -> dict[int, Text]:
     """The note of each curve, by the row of its last point; the next free row if it is taken."""
     notes: dict[int, Text] = {}
     for curve in curves:
@@ -77,7 +77,7 @@ def _place_notes(curves: Sequence[Curve], frame: Frame, height: int) -> dict[int
 
 
 def _draw_braille(
-    curves: Sequence[Curve], frame: Frame, columns: int, height: int
+    curves: Sequence[Curve], frame: PlotRange, columns: int, height: int
 ) -> dict[tuple[int, int], tuple[str, str]]:
     """The characters of the plot and their styles, by column and row; a later curve covers earlier ones."""
     plot: dict[tuple[int, int], tuple[str, str]] = {}
@@ -91,7 +91,7 @@ def _draw_braille(
 
 
 def _draw_ascii(
-    curves: Sequence[Curve], frame: Frame, columns: int, height: int
+    curves: Sequence[Curve], frame: PlotRange, columns: int, height: int
 ) -> dict[tuple[int, int], tuple[str, str]]:
     return {
         point: (curve.mark, curve.style)
@@ -100,7 +100,7 @@ def _draw_ascii(
     }
 
 
-def _trace(curve: Curve, frame: Frame, columns: int, rows: int) -> Iterator[tuple[int, int]]:
+def _trace(curve: Curve, frame: PlotRange, columns: int, rows: int) -> Iterator[tuple[int, int]]:
     """The dots of a curve, without gaps: between two points, it is straight in x and y."""
     before: int | None = None
     for column in range(columns):
@@ -127,7 +127,7 @@ def _value_at(points: Sequence[tuple[float, float]], x: float) -> float | None:
     return None
 
 
-def _row_of(value: float, frame: Frame, rows: int) -> int:
+def _row_of(value: float, frame: PlotRange, rows: int) -> int:
     """The row of a value, counted from the top."""
     span = log10(frame.top) - log10(frame.bottom)
     share = (log10(max(value, frame.bottom)) - log10(frame.bottom)) / span

@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Probe:
+class ProbeResult:
     """What the query writes when the rows of a probe arrive, over all subsets of the rows before it.
 
     ``found`` are the numbers of rows it writes after subsets with the row that it tests, ``missing`` those
@@ -37,7 +37,7 @@ class Proof:
     """Rows that may or may not have arrived, a probe for each of them, and the number of evaluated cases."""
 
     rows: tuple[str, ...]
-    probes: tuple[Probe, ...]
+    probes: tuple[ProbeResult, ...]
     evaluated: int
 
     @property
@@ -58,7 +58,7 @@ def try_witness(verdict: Verdict, rows: int) -> Proof:
             before = [*setup, *compress(universe, chosen)]
             written[chosen[number]].add(_count_written(verdict.query, before, probe))
         texts = tuple(map(describe_row, probe))
-        probes.append(Probe(texts, frozenset(written[True]), frozenset(written[False])))
+        probes.append(ProbeResult(texts, frozenset(written[True]), frozenset(written[False])))
     return Proof(tuple(map(describe_row, universe)), tuple(probes), len(probes) * len(subsets))
 
 

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from millpond.cli.tour.claims import Measured, compare_answers, compare_speed, compare_state, format_ratio
-from millpond.cli.tour.curves import Curve, Frame, draw_curves
+from millpond.cli.tour.curves import Curve, PlotRange, draw_curves
 from millpond.cli.tour.parts import heading, paragraph
 from millpond.cli.tour.script import GOAL
 
@@ -43,6 +43,7 @@ class RaceView:
 
 
 def race_introduction() -> Group:
+    """What the two sides of the race run."""
     return Group(
         heading(3, "The repaired query on Spark, beside Spark's own join"),
         paragraph(
@@ -55,7 +56,7 @@ def race_introduction() -> Group:
 def race_plot(view: RaceView, width: int, ascii_only: bool = False) -> Text:
     """What both sides keep, against the rows read."""
     least = min((turn.kept for turn in (*view.ours, *view.theirs) if turn.kept), default=100)
-    frame = Frame(view.rows, 10 ** floor(log10(least)), view.rows)
+    frame = PlotRange(view.rows, 10 ** floor(log10(least)), view.rows)
     curves = (
         Curve("Spark", [(turn.rows, turn.kept) for turn in view.theirs], _THEIRS, "*"),
         Curve("Millpond", [(turn.rows, turn.kept) for turn in view.ours], _OURS, "o"),

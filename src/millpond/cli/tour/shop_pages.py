@@ -43,6 +43,7 @@ class BudgetView:
 
 
 def overdue_introduction(verdict: Verdict, width: int) -> Group:
+    """What the window query asks, and its verdict."""
     return Group(
         heading(4, "A window: which orders were not paid within an hour?"),
         code(select_of(OVERDUE)),
@@ -53,6 +54,7 @@ def overdue_introduction(verdict: Verdict, width: int) -> Group:
 
 
 def overdue_page(view: OverdueView) -> Group:
+    """The overdue orders that the run found, and how many rows it kept."""
     table = plain_table("order", "amount", "at")
     for row in view.found:
         at = datetime.fromisoformat(row["at"])
@@ -72,6 +74,7 @@ def _count_orders(orders: frozenset[int]) -> str:
 
 
 def budget_introduction(memory: int) -> Group:
+    """The join that has no bound, and the command that runs it on a budget."""
     return Group(
         heading(5, "No bound at all? Then on a budget"),
         paragraph(
@@ -84,6 +87,7 @@ def budget_introduction(memory: int) -> Group:
 
 
 def budget_page(view: BudgetView) -> Group:
+    """The share of results that the budget found, and how well the run estimated what it missed."""
     found = Text.assemble(
         f"Of {view.rows:,} rows it kept {view.memory:,} at a time, and found ",
         (format_share(view.found, view.all), "bold green"),

@@ -24,7 +24,7 @@ from millpond.spark.plans.spark_types import (
     keeps_values,
     render_fields,
 )
-from millpond.spark.plans.sql_text import Level, Sql, render_interval
+from millpond.spark.plans.sql_text import Precedence, Sql, render_interval
 from millpond.spark.plans.time_windows import find_window_time, read_interval
 
 
@@ -43,27 +43,27 @@ TRUE = Sql("TRUE")
 WINDOW_STARTS = ("window.start", "session_window.start")
 
 BINARY = {
-    "Or": ("OR", Level.OR),
-    "And": ("AND", Level.AND),
-    "EqualTo": ("=", Level.COMPARISON),
-    "EqualNullSafe": ("<=>", Level.COMPARISON),
-    "LessThan": ("<", Level.COMPARISON),
-    "LessThanOrEqual": ("<=", Level.COMPARISON),
-    "GreaterThan": (">", Level.COMPARISON),
-    "GreaterThanOrEqual": (">=", Level.COMPARISON),
-    "Like": ("LIKE", Level.COMPARISON),
-    "ILike": ("ILIKE", Level.COMPARISON),
-    "RLike": ("RLIKE", Level.COMPARISON),
-    "BitwiseOr": ("|", Level.BITS),
-    "BitwiseAnd": ("&", Level.BITS),
-    "BitwiseXor": ("^", Level.BITS),
-    "Add": ("+", Level.SUM),
-    "Subtract": ("-", Level.SUM),
-    "SubtractTimestamps": ("-", Level.SUM),
-    "Multiply": ("*", Level.PRODUCT),
-    "Divide": ("/", Level.PRODUCT),
-    "Remainder": ("%", Level.PRODUCT),
-    "IntegralDivide": ("DIV", Level.PRODUCT),
+    "Or": ("OR", Precedence.OR),
+    "And": ("AND", Precedence.AND),
+    "EqualTo": ("=", Precedence.COMPARISON),
+    "EqualNullSafe": ("<=>", Precedence.COMPARISON),
+    "LessThan": ("<", Precedence.COMPARISON),
+    "LessThanOrEqual": ("<=", Precedence.COMPARISON),
+    "GreaterThan": (">", Precedence.COMPARISON),
+    "GreaterThanOrEqual": (">=", Precedence.COMPARISON),
+    "Like": ("LIKE", Precedence.COMPARISON),
+    "ILike": ("ILIKE", Precedence.COMPARISON),
+    "RLike": ("RLIKE", Precedence.COMPARISON),
+    "BitwiseOr": ("|", Precedence.BITS),
+    "BitwiseAnd": ("&", Precedence.BITS),
+    "BitwiseXor": ("^", Precedence.BITS),
+    "Add": ("+", Precedence.SUM),
+    "Subtract": ("-", Precedence.SUM),
+    "SubtractTimestamps": ("-", Precedence.SUM),
+    "Multiply": ("*", Precedence.PRODUCT),
+    "Divide": ("/", Precedence.PRODUCT),
+    "Remainder": ("%", Precedence.PRODUCT),
+    "IntegralDivide": ("DIV", Precedence.PRODUCT),
 }
 _NEGATED = {
     "EqualTo": "<>",
@@ -101,7 +101,7 @@ _DATE_PARTS = {"Year", "Quarter", "Month", "DayOfMonth", "DayOfWeek", "DayOfYear
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class PlanContext:
     """What the renderer asks of the query around an expression.
 
     ``declare_function`` declares a function of users by name and type.  ``make_fresh_column`` makes a column
@@ -118,7 +118,7 @@ class Surroundings:
 class ExpressionRenderer:
     """Renders expressions over columns that are defined by SQL text, by the IDs of the columns."""
 
-    def __init__(self, columns: Mapping[int, Definition], around: Surroundings) -> None:
+    def __init__(self, columns: Mapping[int, Definition], around: PlanContext) -> None:
         self.columns = columns
         self.around = around
 
@@ -171,7 +171,7 @@ class ExpressionRenderer:
         if type_ == "boolean":
             return Sql(value.upper())
         if type_ in NUMBERS or type_.startswith("decimal"):
-            return Sql(value, Level.SIGN if value.startswith("-") else Level.ATOM)
+            return Sql(value, Precedence.SIGN if value.startswith("-") else Precedence.ATOM)
         if type_ in TIMES:
             return Sql(f"TIMESTAMP {Dialect.SPARK.string(value)}")
         if type_ == "date":
@@ -192,7 +192,7 @@ class ExpressionRenderer:
         if isinstance(found, WindowColumn):
             return found.end if ordinal == 1 else found.start
         name, type_ = find_field(child.type, ordinal, node.name)
-        text = f"{self.render(child).within(Level.ATOM)}.{quote_name(name)}"
+        text = f"{self.render(child).within(Precedence.ATOM)}.{quote_name(name)}"
         parsed = self.around.make_parsed_column(name, type_, text) if text.startswith(_PARSERS) else None
         return parsed or Sql(text)
 
@@ -201,7 +201,7 @@ class ExpressionRenderer:
         found = self.render(base)
         if found.pivoted:
             return replace(found, pivoted=False)
-        return Sql(f"{found.within(Level.ATOM)}[{self.render(index).text}]")
+        return Sql(f"{found.within(Precedence.ATOM)}[{self.render(index).text}]")
 
     _render_get_map_value = _render_get_array_item
 
@@ -211,7 +211,7 @@ class ExpressionRenderer:
     def _render_lambda_function(self, node: PlanExpression) -> Sql:
         body, *names = node.children
         shown = ", ".join(quote_name(each.name or "x") for each in names)
-        return Sql(f"{f'({shown})' if len(names) > 1 else shown} -> {self.render(body).text}", Level.OR)
+        return Sql(f"{f'({shown})' if len(names) > 1 else shown} -> {self.render(body).text}", Precedence.OR)
 
     # --- operators -------------------------------------------------------------------------------------
 
@@ -221,9 +221,9 @@ class ExpressionRenderer:
         if windows[0] is not None and windows[1] is not None:
             return Sql(f"{windows[0].start.text} {operator} {windows[1].start.text}", level)
         left, right = (self.render(child) for child in node.children)
-        is_chain = level in (Level.OR, Level.AND)
-        after = right.within(level if is_chain else Level(level + 1))
-        before = left.within(Level(level + 1) if level is Level.COMPARISON else level)
+        is_chain = level in (Precedence.OR, Precedence.AND)
+        after = right.within(level if is_chain else Precedence(level + 1))
+        before = left.within(Precedence(level + 1) if level is Precedence.COMPARISON else level)
         return Sql(f"{before} {operator} {after}", level)
 
     def _find_window(self, node: PlanExpression) -> WindowColumn | None:
@@ -233,16 +233,16 @@ class ExpressionRenderer:
     def _render_not(self, node: PlanExpression) -> Sql:
         (child,) = node.children
         if child.kind in _NEGATED and self._find_window(child.children[0]) is None:
-            left, right = (self.render(each).within(Level.BITS) for each in child.children)
-            return Sql(f"{left} {_NEGATED[child.kind]} {right}", Level.COMPARISON)
+            left, right = (self.render(each).within(Precedence.BITS) for each in child.children)
+            return Sql(f"{left} {_NEGATED[child.kind]} {right}", Precedence.COMPARISON)
         if child.kind in ("In", "InSubquery"):
             return self._render_in(child, "NOT IN")
         if child.kind == "IsNull":
             return self._render_is_not_null(child)
-        return Sql(f"NOT {self.render(child).within(Level.COMPARISON)}", Level.NOT)
+        return Sql(f"NOT {self.render(child).within(Precedence.COMPARISON)}", Precedence.NOT)
 
     def _render_is_null(self, node: PlanExpression) -> Sql:
-        return Sql(f"{self.render(node.children[0]).within(Level.BITS)} IS NULL", Level.COMPARISON)
+        return Sql(f"{self.render(node.children[0]).within(Precedence.BITS)} IS NULL", Precedence.COMPARISON)
 
     def _render_is_not_null(self, node: PlanExpression) -> Sql:
         if self._find_window(node.children[0]) is not None:
@@ -250,22 +250,22 @@ class ExpressionRenderer:
         value = self.render(node.children[0])
         if value.text in WINDOW_STARTS:
             return TRUE
-        return Sql(f"{value.within(Level.BITS)} IS NOT NULL", Level.COMPARISON)
+        return Sql(f"{value.within(Precedence.BITS)} IS NOT NULL", Precedence.COMPARISON)
 
     def _render_at_least_n_non_nulls(self, node: PlanExpression) -> Sql:
         if node.fields.get("n") != len(node.children):
             raise UnsupportedPlanError("dropna with a threshold")
-        checks = [Sql(f"{self.render(each).within(Level.BITS)} IS NOT NULL") for each in node.children]
-        return Sql(" AND ".join(each.text for each in checks) or "TRUE", Level.AND)
+        checks = [Sql(f"{self.render(each).within(Precedence.BITS)} IS NOT NULL") for each in node.children]
+        return Sql(" AND ".join(each.text for each in checks) or "TRUE", Precedence.AND)
 
     def _render_in(self, node: PlanExpression, word: str = "IN") -> Sql:
         value, *others = node.children
-        shown = self.render(value).within(Level.BITS)
+        shown = self.render(value).within(Precedence.BITS)
         if node.kind == "InSubquery":
             query = self.around.render_subquery(others[-1].fields["plan"], self.columns)
-            return Sql(f"{shown} {word} ({query})", Level.COMPARISON)
+            return Sql(f"{shown} {word} ({query})", Precedence.COMPARISON)
         return Sql(
-            f"{shown} {word} ({', '.join(self.render(each).text for each in others)})", Level.COMPARISON
+            f"{shown} {word} ({', '.join(self.render(each).text for each in others)})", Precedence.COMPARISON
         )
 
     _render_in_subquery = _render_in
@@ -281,8 +281,8 @@ class ExpressionRenderer:
 
     def _render_between(self, node: PlanExpression) -> Sql:
         value, low, high = (self.render(node.fields[key]) for key in ("input", "lower", "upper"))
-        shown = [each.within(Level.BITS) for each in (value, low, high)]
-        return Sql(f"{shown[0]} BETWEEN {shown[1]} AND {shown[2]}", Level.COMPARISON)
+        shown = [each.within(Precedence.BITS) for each in (value, low, high)]
+        return Sql(f"{shown[0]} BETWEEN {shown[1]} AND {shown[2]}", Precedence.COMPARISON)
 
     def _render_case_when(self, node: PlanExpression) -> Sql:
         shown = [self.render(child).text for child in node.children]
@@ -294,7 +294,7 @@ class ExpressionRenderer:
     _render_if = _render_case_when
 
     def _render_unary_minus(self, node: PlanExpression) -> Sql:
-        return Sql(f"-{self.render(node.children[0]).within(Level.ATOM)}", Level.SIGN)
+        return Sql(f"-{self.render(node.children[0]).within(Precedence.ATOM)}", Precedence.SIGN)
 
     def _render_cast(self, node: PlanExpression) -> Sql:
         (child,) = node.children
@@ -322,7 +322,7 @@ class ExpressionRenderer:
         amount = self.render(interval).text
         if amount.startswith("INTERVAL '-"):
             sign, amount = ("-" if sign == "+" else "+"), amount.replace("'-", "'", 1)
-        return Sql(f"{self.render(start).within(Level.SUM)} {sign} {amount}", Level.SUM)
+        return Sql(f"{self.render(start).within(Precedence.SUM)} {sign} {amount}", Precedence.SUM)
 
     _render_time_add = _render_timestamp_add_interval
 

@@ -16,6 +16,7 @@ _GROUPING_ID = "spark_grouping_id"
 
 
 def translate_aggregate(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
+    """``groupBy(…).agg(…)``: a select with GROUP BY."""
     keys = node.expressions("groupingExpressions")
     items = node.expressions("aggregateExpressions")
     wanted = [each for each in items if each.expr_id in needed]
@@ -101,6 +102,7 @@ def _translate_grouping_sets(
 
 
 def translate_distinct(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
+    """``distinct()``: a select with DISTINCT."""
     (child,) = node.children
     ids = frozenset(each.expr_id for each in child.output)
     block = scope.prepare(scope.translate(child, ids, hint))

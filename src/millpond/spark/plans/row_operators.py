@@ -12,7 +12,7 @@ from millpond.spark.plans.nodes import PlanNode, UnsupportedPlanError, split_con
 from millpond.spark.plans.operators import OPAQUE_MAPS, describe_operator, refuse_opaque
 from millpond.spark.plans.scope import Needed, PlanScope, columns_of
 from millpond.spark.plans.selects import SelectText
-from millpond.spark.plans.sql_text import Level, Sql
+from millpond.spark.plans.sql_text import Precedence, Sql
 from millpond.spark.plans.time_windows import find_time_window, is_session_check
 
 _SET_OPERATIONS = {"Union": "UNION ALL", "Intersect": "INTERSECT", "Except": "EXCEPT"}
@@ -43,12 +43,14 @@ def pass_rows(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None
 
 
 def translate_with(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
+    """WITH: its queries are translated where they are read."""
     *definitions, query = node.children
     scope.ctes.update({each.fields["id"]: each.children[0] for each in definitions})
     return scope.translate(query, needed)
 
 
 def translate_cte(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
+    """A reference to a query of WITH."""
     definition = scope.ctes.get(node.fields.get("cteId", -1))
     if definition is None:
         raise UnsupportedPlanError("a recursive query")
@@ -56,6 +58,7 @@ def translate_cte(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | 
 
 
 def translate_project(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
+    """``select(…)`` and ``withColumn(…)``: the select list."""
     wanted = [each for each in node.expressions("projectList") if each.expr_id in needed]
     block = scope.translate(node.children[0], columns_of(wanted), hint)
     if not block.is_plain and any(find_time_window(each) is not None for each in wanted):
@@ -66,6 +69,7 @@ def translate_project(scope: PlanScope, node: PlanNode, needed: Needed, hint: st
 
 
 def translate_filter(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
+    """``where(…)``: a condition of WHERE or HAVING."""
     condition = node.expression("condition")
     assert condition is not None, "a Filter has a condition"
     block = scope.translate(node.children[0], needed | condition.columns, hint)
@@ -79,7 +83,7 @@ def translate_filter(scope: PlanScope, node: PlanNode, needed: Needed, hint: str
             continue
         read = {_find_text(block, each) for each in part.columns}
         is_of_keys = block.group is None or all(each in block.group for each in read)
-        (where if is_of_keys else having).append(text.within(Level.AND))
+        (where if is_of_keys else having).append(text.within(Precedence.AND))
     return replace(block, where=tuple(where), having=tuple(having))
 
 
@@ -90,6 +94,7 @@ def _find_text(block: SelectText, expr_id: int) -> str | None:
 
 
 def translate_generate(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
+    """``explode(…)``: LATERAL VIEW."""
     generator = node.expression("generator")
     assert generator is not None, "a Generate has a generator"
     block = scope.prepare(scope.translate(node.children[0], needed | generator.columns, hint))
@@ -168,7 +173,7 @@ def translate_join(scope: PlanScope, node: PlanNode, needed: Needed, hint: str |
 
     def render_condition(left: SelectText, right: SelectText) -> tuple[str, ...]:
         renderer = scope.make_renderer(replace(left, columns={**left.columns, **right.columns}))
-        return tuple(renderer.render(each).within(Level.AND) for each in parts)
+        return tuple(renderer.render(each).within(Precedence.AND) for each in parts)
 
     return join_selects(left, right, str(kind), render_condition, scope.wrap)
 

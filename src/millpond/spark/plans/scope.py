@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from millpond.frontend.spark_names import quote_name
 from millpond.spark.plans.catalog import PlanCatalog, make_column, make_unique, name_columns
-from millpond.spark.plans.expressions import Definition, ExpressionRenderer, Surroundings, WindowColumn
+from millpond.spark.plans.expressions import Definition, ExpressionRenderer, PlanContext, WindowColumn
 from millpond.spark.plans.nodes import Attribute, PlanExpression, PlanNode
 from millpond.spark.plans.selects import FromItem, SelectText
 from millpond.spark.plans.sql_text import Sql
@@ -141,7 +141,7 @@ class PlanScope:
 
     def make_renderer(self, block: SelectText) -> ExpressionRenderer:
         known = {key: each for columns in self._outer for key, each in columns.items()}
-        around = Surroundings(
+        around = PlanContext(
             self._declare_function,
             lambda name, type_: self._make_fresh_column(block, name, type_),
             self._render_subquery,

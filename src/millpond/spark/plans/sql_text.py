@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 
-class Level(IntEnum):
+class Precedence(IntEnum):
     """How tightly the outermost operator of an expression binds its operands."""
 
     OR = 1
@@ -29,11 +29,11 @@ class Sql:
     """
 
     text: str
-    level: Level = Level.ATOM
+    level: Precedence = Precedence.ATOM
     column: tuple[str, str] | None = None
     pivoted: bool = False
 
-    def within(self, level: Level) -> str:
+    def within(self, level: Precedence) -> str:
         """The text as an operand of an operator that binds as tightly as ``level``."""
         return self.text if self.level >= level else f"({self.text})"
 

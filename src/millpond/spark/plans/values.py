@@ -21,7 +21,7 @@ from millpond.spark.plans.expressions import (
     FRESH,
     Definition,
     ExpressionRenderer,
-    Surroundings,
+    PlanContext,
 )
 from millpond.spark.plans.nodes import (
     Attribute,
@@ -243,7 +243,7 @@ def _refuse(*_: object) -> NoReturn:
     raise UnsupportedPlanError("a value that does not follow from the row")
 
 
-_ALONE = Surroundings(_refuse, _refuse, _refuse)
+_ALONE = PlanContext(_refuse, _refuse, _refuse)
 
 
 def show_expression(node: PlanNode, expression: PlanExpression) -> str:
