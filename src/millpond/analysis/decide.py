@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from millpond.analysis.assumptions import declare_opaque, list_assumptions, list_opaque
+from millpond.analysis.assumptions import declare_opaque, find_opaque, list_assumptions, list_opaque
 from millpond.analysis.blocks import decide_blocks, decide_limit, has_blocks
 from millpond.analysis.decide_over import decide_over, has_window_functions
 from millpond.analysis.derive_synopses import derive_plan
@@ -208,7 +208,7 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
     for select, failure in failures[:_MAX_FAILURES]:
         source = WitnessSource(select, JoinRegions(failure.part), failure.violation, failure.aggregate)
         rows = _rows_to_confirm(query, select, failure)
-        if rows > _MAX_CONFIRMED_ROWS or _has_recurring_values(select, failure):
+        if rows > _MAX_CONFIRMED_ROWS or _has_recurring_values(select, failure) or _may_close(select):
             continue
         free = _find_confirmed(query, source, rows, budget)
         if free is not None:
@@ -281,6 +281,19 @@ def _has_recurring_values(select: Select, failure: Failure) -> bool:
     derived = {Ref(o.alias, column.name) for o in select.occurrences for column in o.table.derived}
     functions = (find_time_function(select, ref) for ref in derived & {*failure.violation.columns, *moving})
     return any(each is not None and find_closing_unit([each]) is None for each in functions)
+
+
+def _may_close(select: Select) -> bool:
+    """A group column is computed from the time of a stream in a way that is not known.
+
+    If its values never return, the groups close and need not be kept.  Witnesses do not show that they do.
+    """
+    for ref in select.group_by or ():
+        table, column = select.occurrence(ref.occurrence).table, find_opaque(select, ref)
+        derivation = column.derivation if column is not None else None
+        if derivation is not None and table.streaming and table.time in derivation.arguments:
+            return True
+    return False
 
 
 def _rows_to_confirm(query: Query, select: Select, failure: Failure) -> int:
