@@ -60,10 +60,12 @@ def examine_rich(seed: int) -> Finding:
     return examine(random_rich_case(rng), seed, rng)
 
 
-def examine(case: RichCase, seed: int, rng: random.Random | None = None) -> Finding:
+def examine(
+    case: RichCase, seed: int, rng: random.Random | None = None, witness_rows: int = WITNESS_ROWS
+) -> Finding:
     """Examine a given query: witness and synopsis, on random rows."""
     verdict = check_query(parse(case.sql)[0])
-    return _examine(seed, rng or random.Random(seed), case, verdict, "", [])
+    return _examine(seed, rng or random.Random(seed), case, verdict, "", [], witness_rows)
 
 
 def _examine(
@@ -73,10 +75,11 @@ def _examine(
     verdict: Verdict,
     expected: str,
     problems: list[str],
+    witness_rows: int = WITNESS_ROWS,
 ) -> Finding:
     results = False
     if verdict.outcome == UNBOUNDED:
-        refusal = confirm_witness(case.sql, case.catalog, verdict.witness(WITNESS_ROWS))
+        refusal = confirm_witness(case.sql, case.catalog, verdict.witness(witness_rows))
         if refusal:
             problems.append(f"witness: {refusal}")
     if verdict.outcome == BOUNDED:
