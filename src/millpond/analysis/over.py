@@ -291,7 +291,7 @@ def decide_frame(source: WindowedSource, function: WindowFunction) -> FunctionNe
     first_rows = find_offset(mirrored) if name == "NTH_VALUE" else 1
     if frame.end is None:
         return FunctionNeed(mirrored, rows=first_rows, later_rows=first_rows - 1) if is_first else failure
-    rows = max(-frame.end, 0)
+    rows = abs(frame.end)  # before the current one, or waiting for later ones
     if frame.start is not None:
         rows = max(-frame.start, 0) + max(frame.end, 0)
     later = max(frame.end, 0)
