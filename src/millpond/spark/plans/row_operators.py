@@ -135,6 +135,7 @@ def translate_expand(scope: PlanScope, node: PlanNode, needed: Needed, hint: str
 
 
 def translate_watermark(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
+    """``withWatermark(…)``: the time column of a stream, and its watermark."""
     time = node.expression("eventTime")
     assert time is not None and time.expr_id is not None, "a watermark has a column"
     block = scope.translate(node.children[0], needed | {time.expr_id}, hint)
@@ -153,6 +154,7 @@ def _select_own(side: PlanNode, needed: Needed) -> Needed:
 
 
 def translate_join(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
+    """``join(…)``: a join of any kind, with its condition in ON."""
     condition = node.expression("condition")
     if condition is not None:
         needed = needed | condition.columns
@@ -198,6 +200,7 @@ def translate_union(scope: PlanScope, node: PlanNode, needed: Needed, hint: str 
 
 
 def translate_over(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
+    """Window functions: items with OVER."""
     items = [each for each in node.expressions("windowExpressions") if each.expr_id in needed]
     block = scope.translate(node.children[0], needed | columns_of(items), hint)
     if not block.is_plain and not block.has_over:
@@ -207,6 +210,7 @@ def translate_over(scope: PlanScope, node: PlanNode, needed: Needed, hint: str |
 
 
 def translate_sort(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
+    """``orderBy(…)``: ORDER BY."""
     order = node.expressions("order")
     block = scope.translate(node.children[0], needed | columns_of(order), hint)
     if node.fields.get("global") is not True:
@@ -216,6 +220,7 @@ def translate_sort(scope: PlanScope, node: PlanNode, needed: Needed, hint: str |
 
 
 def translate_limit(scope: PlanScope, node: PlanNode, needed: Needed, hint: str | None) -> SelectText:
+    """``limit(n)``: LIMIT."""
     limit = node.expression("limitExpr")
     number = (limit.value or "") if limit is not None else ""
     if not number.isdecimal():
