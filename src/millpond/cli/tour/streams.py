@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -93,7 +95,11 @@ def write_sample(folder: Path, ads: int, impressions: int) -> None:
 
 
 def write_shop(shop: Shop, folder: Path, files: int) -> None:
-    """Write both streams as JSON: so many files, each of which covers the same time of both streams."""
+    """Write both streams as JSON: so many files, each of which covers the same time of both streams.
+
+    The files are a second apart, because Spark reads files of the same millisecond in any order.
+    """
+    first = time.time() - files
     last = max(row["at"] for rows in (shop.orders, shop.payments) for row in rows)
     for name, rows in (("orders", shop.orders), ("payments", shop.payments)):
         place = folder / name
@@ -103,7 +109,9 @@ def write_shop(shop: Shop, folder: Path, files: int) -> None:
         for number, end in enumerate(ends):
             stop = next((i for i in range(start, len(rows)) if rows[i]["at"] > end), len(rows))
             lines = "".join(json.dumps(row) + "\n" for row in rows[start:stop])
-            (place / f"{number:02}.json").write_text(lines, encoding="utf-8")
+            file = place / f"{number:02}.json"
+            file.write_text(lines, encoding="utf-8")
+            os.utime(file, (first + number,) * 2)
             start = stop
 
 
