@@ -99,7 +99,7 @@ def make_mutant(seed: int, corpus: Sequence[str]) -> str:
     """The mutant of a seed: one to four mutations of a query."""
     rng = random.Random(seed)
     tokens = _TOKEN.findall(rng.choice(corpus)) or [" "]
-    other = _TOKEN.findall(rng.choice(corpus))
+    other = _TOKEN.findall(rng.choice(corpus)) or [" "]
     is_gentle = rng.random() < 0.7
     mutations = _GENTLE if is_gentle else _MUTATIONS
     for _ in range(rng.choice((1, 1, 1, 2) if is_gentle else (1, 1, 2, 3, 4))):

@@ -12,7 +12,8 @@ from math import prod
 
 from sqlglot import exp
 
-from millpond.frontend.row_facts import find_integer_range, is_positive_remainder, read_value
+from millpond.frontend.row_facts import find_range, is_positive_remainder, read_value
+from millpond.frontend.time_functions import count_field_values
 from millpond.query.finite_columns import count_values_up_to
 from millpond.query.model import Comparison, Condition, Literal, Op, Or, Ref, Table
 from millpond.query.trees import conjuncts
@@ -52,6 +53,10 @@ def count_values(table: Table, row: exp.Expr, pinned: Mapping[str, int] | None =
             return _add(count_values(table, each, {**pinned, **_pin(table, when)}) for when, each in branches)
         case exp.Nullif():
             return count_values(table, row.this, pinned)
+        case exp.Extract():
+            return count_field_values(row.this.name)
+        case exp.Anonymous() if row.name.upper() in ("DATE_PART", "DATEPART"):
+            return count_field_values(row.expressions[0].name)
         case exp.Anonymous() if row.name.upper() == "WEEKDAY":
             return 7
         case exp.Substring() | exp.Left() | exp.Right():
@@ -62,8 +67,8 @@ def count_values(table: Table, row: exp.Expr, pinned: Mapping[str, int] | None =
         return _FIELDS[type(row)]
     is_range = isinstance(row, exp.Mod | exp.BitwiseAnd) or is_positive_remainder(row)
     if is_range and all(_is_integer(table, each) for each in _operands(row)):
-        low, high = find_integer_range(row)
-        if low is not None and high is not None:
+        low, high = find_range(row)
+        if isinstance(low, int) and isinstance(high, int):
             return high - low + 1
     if isinstance(row, _CHOICES):
         return _add(count_values(table, each, pinned) for each in _operands(row))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 
 from sqlglot import exp
 
 from millpond.frontend import literals
-from millpond.query.model import Arithmetic, Comparison, Condition, Literal, Op, Or, Ref, Scalar, Table
+from millpond.query.model import Arithmetic, Comparison, Condition, Literal, Op, Or, Ref, Table
 from millpond.query.types import INT, INTEGERS, STRING, SqlType
+
+Number = int | Decimal
 
 _MOST_VALUES = 100
 
@@ -29,10 +32,37 @@ def find_facts(table: Table, row: exp.Expr, name: str, type_: SqlType) -> Iterat
     shift = _find_shift(table, row)
     if shift is not None:
         yield Comparison(column, Op.EQ, shift, name)
-    low, high = find_integer_range(row) if type_ in INTEGERS else (None, None)
+    if type_ in INTEGERS or type_.scale is not None or _is_limited_column(row):
+        yield from _find_range(column, row, type_)
+
+
+def _find_range(column: Ref, row: exp.Expr, type_: SqlType) -> Iterator[Condition]:
+    """The range of an integer or a decimal; remainders of decimals have fractions."""
+    at_least, at_most = Op.GE, Op.LE
+    low, high = find_range(row)
+    modulus = _find_modulus(row)
+    if type_.scale is not None and modulus is not None:
+        size = max(modulus, -modulus)
+        at_most, high = Op.LT, size
+        if not is_positive_remainder(row):
+            at_least, low = Op.GT, -size
     if low is not None and high is not None:
-        yield Comparison(column, Op.GE, Literal(low, INT), name)
-        yield Comparison(column, Op.LE, Literal(high, INT), name)
+        yield Comparison(column, at_least, _make_literal(low), column.column)
+        yield Comparison(column, at_most, _make_literal(high), column.column)
+
+
+def _is_limited_column(row: exp.Expr) -> bool:
+    """Whether an expression is LEAST and GREATEST of a column and constants, and has any value in its range.
+
+    NaN is greater than all other numbers.
+    """
+    if isinstance(row, exp.Least | exp.Greatest):
+        return all(_is_limited_column(_strip(each)) for each in (row.this, *row.expressions))
+    return isinstance(row, exp.Column) or isinstance(read_value(row), int | Decimal)
+
+
+def _make_literal(value: Number) -> Literal:
+    return literals.to_integer(value) if isinstance(value, int) else literals.to_decimal(value)
 
 
 def _find_shift(table: Table, row: exp.Expr) -> Arithmetic | None:
@@ -77,15 +107,11 @@ def _list_values(row: exp.Expr, type_: SqlType) -> list[Literal]:
     return unique if len(unique) <= _MOST_VALUES else []
 
 
-def find_integer_range(row: exp.Expr) -> tuple[int | None, int | None]:
-    """The range of the integers ``x % n``, ``pmod(x, n)``, ``x & n`` and ``LEAST(GREATEST(x, a), b)``."""
-    if isinstance(row, exp.Mod):
-        modulus = read_value(_strip(row.expression))
-        if type(modulus) is int and modulus != 0:
-            return 1 - abs(modulus), abs(modulus) - 1
-    if is_positive_remainder(row):
-        modulus = read_value(_strip(row.expressions[1]))
-        return (0, modulus - 1) if type(modulus) is int and modulus > 0 else (None, None)
+def find_range(row: exp.Expr) -> tuple[Number | None, Number | None]:
+    """The range of integers ``x % n``, ``pmod(x, n)`` and ``x & n``, and of ``LEAST(GREATEST(x, a), b)``."""
+    modulus = _find_modulus(row)
+    if type(modulus) is int:
+        return (0 if is_positive_remainder(row) else 1 - abs(modulus)), abs(modulus) - 1
     if isinstance(row, exp.BitwiseAnd):
         masks = [v for each in (row.this, row.expression) if type(v := read_value(each)) is int and v >= 0]
         return (0, min(masks)) if masks else (None, None)
@@ -94,18 +120,29 @@ def find_integer_range(row: exp.Expr) -> tuple[int | None, int | None]:
     return None, None
 
 
+def _find_modulus(row: exp.Expr) -> Number | None:
+    """The constant n in ``x % n`` and ``pmod(x, n)``."""
+    if isinstance(row, exp.Mod):
+        modulus = read_value(row.expression)
+        return modulus if isinstance(modulus, int | Decimal) and modulus != 0 else None
+    if is_positive_remainder(row):
+        modulus = read_value(row.expressions[1])
+        return modulus if isinstance(modulus, int | Decimal) and modulus > 0 else None
+    return None
+
+
 def is_positive_remainder(row: exp.Expr) -> bool:
     """Whether an expression is ``pmod(x, n)``, which sqlglot does not know."""
     return isinstance(row, exp.Anonymous) and row.name.lower() == "pmod" and len(row.expressions) == 2
 
 
-def _find_limit(row: exp.Expr, kind: type[exp.Expr]) -> int | None:
+def _find_limit(row: exp.Expr, kind: type[exp.Expr]) -> Number | None:
     """The limit that GREATEST sets from below, or LEAST from above.
 
     Both ignore NULL, so LEAST(x, 5) is never more than 5, and LEAST(GREATEST(x, 0), 5) never less than 0.
     """
     operands: Sequence[exp.Expr] = [_strip(each) for each in (row.this, *row.expressions)]
-    constants = [v for each in operands if type(v := read_value(each)) is int]
+    constants = [v for each in operands if isinstance(v := read_value(each), int | Decimal)]
     if type(row) is kind:
         choose = max if kind is exp.Greatest else min
         return choose(constants, default=None)
@@ -122,13 +159,20 @@ def _strip(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def read_value(node: exp.Expr) -> Scalar:
-    """The value of an integer or string constant; None for anything else."""
+def read_value(node: exp.Expr) -> int | Decimal | str | None:
+    """The value of an integer (also 7L), decimal or string constant; None for anything else."""
     node, sign = _strip(node), 1
     if isinstance(node, exp.Neg):
         node, sign = node.this, -1
+    if isinstance(node, exp.Cast) and node.to.this in exp.DataType.INTEGER_TYPES:
+        whole = read_value(node.this)
+        return sign * whole if isinstance(whole, int) else None
     if not isinstance(node, exp.Literal):
         return None
     if node.is_string:
         return node.this if sign == 1 else None
-    return sign * int(node.this) if node.this.isdecimal() else None
+    try:
+        value = literals.parse_number(node.this).value
+    except ValueError:  # too many digits
+        return None
+    return sign * value if isinstance(value, int | Decimal) else None

@@ -14,6 +14,14 @@ from sqlglot import exp, maybe_parse
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
+from millpond.frontend.number_types import (
+    find_common_type,
+    find_computed_type,
+    find_literal_type,
+    find_rounded_type,
+)
+from millpond.frontend.time_functions import write_field_in_duckdb
+
 _LIKE_ARGUMENT = "the type of the first argument"
 _NESTED = "an array, a map or a struct, or depending on one"
 _BY_TYPE = {
@@ -87,6 +95,9 @@ def to_duckdb(node: exp.Expr, times: Collection[str] = ()) -> str:
             unit, moments = exp.Literal.string(each.text("unit").lower()), (each.expression, each.this)
             plain = [m.this if isinstance(m, exp.TsOrDsToDate) else m for m in moments]
             return exp.Anonymous(this="date_sub", expressions=[unit, *plain])  # complete units
+        if (field := _find_field(each)) is not None:
+            text = write_field_in_duckdb(field[0], field[1].transform(change).sql("duckdb"))
+            return each if text is None else maybe_parse(text, dialect="duckdb")
         if isinstance(each, exp.Cast) and _is_epoch(each, times):
             seconds = exp.Anonymous(this="epoch", expressions=[each.this])
             is_double = each.to.this is exp.DType.DOUBLE
@@ -100,6 +111,22 @@ def to_duckdb(node: exp.Expr, times: Collection[str] = ()) -> str:
         return exp.Paren(this=maybe_parse(text, dialect="duckdb"))
 
     return str(node.transform(change).sql("duckdb"))
+
+
+def _find_field(node: exp.Expr) -> tuple[str, exp.Expr] | None:
+    """The field of a time or a date that a node computes, and its argument."""
+    if isinstance(node, exp.Extract):
+        return node.this.name, node.expression
+    if isinstance(node, exp.DayOfWeek):
+        return "DAYOFWEEK", node.this
+    if not isinstance(node, exp.Anonymous):
+        return None
+    match node.name.upper(), node.expressions:
+        case "WEEKDAY", [argument]:
+            return "WEEKDAY", argument
+        case "DATE_PART" | "DATEPART", [exp.Literal() as field, argument]:
+            return field.name, argument
+    return None
 
 
 def _is_epoch(node: exp.Cast, times: Collection[str]) -> bool:
@@ -122,6 +149,8 @@ def make_typable(node: exp.Expr) -> exp.Expr:
             if type_name is _LIKE_ARGUMENT and each.expressions:
                 return make_typable(each.expressions[0])
             return each if type_name in (_LIKE_ARGUMENT, _NESTED) else _value_of(type_name)
+        if isinstance(each, exp.Literal) and (number := find_literal_type(each)) is not None:
+            return _value_of(number)
         if type(each) in _UNTYPED:
             return _value_of(_UNTYPED[type(each)])
         if isinstance(each, exp.FromJson) and isinstance(each.expression, exp.Literal):
@@ -137,16 +166,9 @@ def make_typable(node: exp.Expr) -> exp.Expr:
 
 def correct_types(node: exp.Expr) -> exp.Expr | None:
     """An expression of the right type where sqlglot is wrong, given one with sqlglot's types; None if it is
-    right: for elements of maps, and for numbers that are rounded."""
-    for each in [*node.walk()]:
-        type_ = each.this.type if isinstance(each, exp.Bracket | exp.Round | exp.Ceil | exp.Floor) else None
-        if type_ is None:
-            continue
-        found: exp.DataType | None = None
-        if isinstance(each, exp.Bracket) and type_.this is exp.DType.MAP and len(type_.expressions) == 2:
-            found = type_.expressions[1]
-        elif isinstance(each, exp.Round | exp.Ceil | exp.Floor):
-            found = _find_rounded_type(each, type_)
+    right: for elements of maps, and for numbers that are computed, chosen or rounded."""
+    for each in reversed([*node.bfs()]):  # operands first
+        found = _find_right_type(each)
         if found is not None and found != each.type:
             value = _value_of(found)
             if each is node:
@@ -156,16 +178,19 @@ def correct_types(node: exp.Expr) -> exp.Expr | None:
     return None
 
 
-def _find_rounded_type(node: exp.Expr, type_: exp.DataType) -> exp.DataType | None:
-    if type_.this in exp.DataType.INTEGER_TYPES:
-        return type_ if isinstance(node, exp.Round) else exp.DataType.build("BIGINT")
-    sizes = [int(each.name) for each in type_.expressions if each.name.isdecimal()]
-    if type_.this is not exp.DType.DECIMAL or len(sizes) != 2:
-        return None
-    wanted = node.args.get("decimals")
-    digits = int(wanted.name) if isinstance(wanted, exp.Literal) and wanted.name.isdecimal() else 0
-    scale = min(digits, sizes[1])
-    return exp.DataType.build(f"DECIMAL({min(sizes[0] - sizes[1] + 1 + scale, 38)}, {scale})")
+def _find_right_type(node: exp.Expr) -> exp.DataType | None:
+    """The type of a node by those of its operands, if it is one of the nodes that sqlglot can get wrong."""
+    if isinstance(node, exp.Bracket):
+        type_ = node.this.type
+        is_map = type_ is not None and type_.this is exp.DType.MAP and len(type_.expressions) == 2
+        return type_.expressions[1] if is_map else None
+    if isinstance(node, exp.Round | exp.Ceil | exp.Floor):
+        return find_rounded_type(node)
+    if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod):
+        return find_computed_type(node)
+    if isinstance(node, exp.Coalesce | exp.Case | exp.Greatest | exp.Least):
+        return find_common_type(node)
+    return None
 
 
 def _value_of(type_: str | exp.DataType) -> exp.Expr:

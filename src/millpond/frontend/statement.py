@@ -25,6 +25,7 @@ AGGREGATES = (*_FUNCTIONS, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 _LEAVES = (exp.Identifier, exp.Literal, exp.Star, *_FUNCTIONS)
 # Functions for whose names sqlglot records no position.
 _UNPLACED: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Extract: ("EXTRACT",),
     exp.ArgMin: ("MIN_BY",),
     exp.ArgMax: ("MAX_BY",),
     exp.Quantile: ("PERCENTILE",),

@@ -159,9 +159,6 @@ def _refuse_other_arguments(statement: Statement, node: exp.Expr) -> None:
 
 def _tokens(statement: Statement, node: exp.Expr) -> range:
     first, last = statement.span(node)
-    if isinstance(node, exp.Extract):  # sqlglot records no position for it
-        first = next((i for i in range(first, -1, -1) if statement.word(i) == "EXTRACT"), first)
-        last = next((i for i in range(last, len(statement.tokens)) if statement.word(i) == ")"), last)
     if isinstance(node, exp.Cast) and statement.word(last + 1) == "::":
         last += 2
     return range(first, last + 1)

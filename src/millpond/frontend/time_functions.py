@@ -84,12 +84,30 @@ EXTRACTED = {
     **{"HOURS": "HOUR", "HR": "HOUR", "HRS": "HOUR", "H": "HOUR"},
     **{"MINUTES": "MINUTE", "MIN": "MINUTE", "MINS": "MINUTE", "M": "MINUTE"},
 }
+
 _EPOCH_UNITS = {
     **dict.fromkeys(("UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP"), ("unix_timestamp", SECOND)),
     "UNIX_SECONDS": ("unix_seconds", SECOND),
     "UNIX_MILLIS": ("unix_millis", 1_000),
     "UNIX_MICROS": ("unix_micros", MICROSECOND),
 }
+
+
+def write_field_in_duckdb(field: str, argument: str) -> str | None:
+    """DuckDB's spelling of a field of EXTRACT or DATE_PART, or of WEEKDAY; None if it is not an integer.
+
+    In Spark, Sunday is day 1 of a week, and day 6 of WEEKDAY; in DuckDB it is day 0.
+    """
+    known = _FIELDS.get(EXTRACTED.get(field.upper(), field.upper()))
+    return f"({known.duckdb.format(argument)})" if known is not None and field.upper() != "SECOND" else None
+
+
+def count_field_values(field: str) -> int | None:
+    """The most values of a field of EXTRACT or DATE_PART; None if there is no limit, or none is known."""
+    known = _FIELDS.get(EXTRACTED.get(field.upper(), ""))
+    if known is None or known.low is None or known.high is None:
+        return None
+    return known.high - known.low + 1
 
 
 @dataclass(frozen=True)

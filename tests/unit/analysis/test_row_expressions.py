@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import date, timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -49,6 +50,12 @@ BOUNDED = [
     "SELECT d.id, d.t.n FROM (SELECT from_json(B, 'id INT, t STRUCT<n: STRING>') AS d FROM S)",
     "SELECT x.A FROM S x, U y WHERE x.A BETWEEN 1 AND 3 AND y.C BETWEEN 1 AND 3 AND abs(x.A - y.C) < 2",
     "SELECT A % 3, COUNT(*) FROM S GROUP BY 1 HAVING round(AVG(D), 1) > 2 AND COUNT(*) > 1",
+    "SELECT A % 7L, COUNT(*) FROM S GROUP BY 1",
+    "SELECT K % 1.5, COUNT(*) FROM S GROUP BY 1",
+    "SELECT DISTINCT GREATEST(-1.5, LEAST(1.5, K)) FROM S",
+    "SELECT extract(dow FROM E) % 2, COUNT(*) FROM S GROUP BY 1",
+    "SELECT extract(HOUR FROM CAST(B AS TIMESTAMP)) || 'h', COUNT(*) FROM S GROUP BY 1",
+    "SELECT date_part('month', E) * 2, COUNT(*) FROM S GROUP BY 1",
     "SELECT pmod(N, 3) > 1 AS z, SUM(1) FILTER (WHERE if(A > 1, 1, 2) = 1) FROM S GROUP BY z",
 ]
 # With the number of assumptions.
@@ -56,6 +63,10 @@ UNBOUNDED = [
     ("SELECT UPPER(B), COUNT(*) FROM S GROUP BY UPPER(B)", 1),
     ("SELECT D % 10, COUNT(*) FROM S GROUP BY 1", 1),
     ("SELECT A + 5, COUNT(*) FROM S GROUP BY A + 5", 0),
+    ("SELECT abs(K), COUNT(*) FROM S GROUP BY abs(K)", 1),
+    ("SELECT COUNT(DISTINCT A) FROM S WHERE round(K * 1.19, 2) > 10", 0),
+    ("SELECT COUNT(DISTINCT A) FROM S WHERE K * K > 20000", 0),
+    ("SELECT COUNT(DISTINCT A) FROM S WHERE coalesce(K, 0) >= 100.5", 0),
     ("SELECT year(E), COUNT(*) FROM S GROUP BY year(E)", 1),
     ("SELECT A, COUNT(*) FROM S WHERE B LIKE 'x%' GROUP BY A", 0),
     ("SELECT B, COUNT(*) FROM S WHERE B LIKE 'x%' GROUP BY B", 1),
@@ -77,6 +88,8 @@ NOT_UNBOUNDED = [
     "SELECT sign(A), COUNT(*) FROM S GROUP BY 1",
     "SELECT DISTINCT A FROM S WHERE A * A < 5",
     "SELECT DISTINCT A FROM S WHERE A * A < 300",
+    "SELECT A - 7 * (A DIV 7), COUNT(*) FROM S GROUP BY 1",
+    "SELECT A - 20 * FLOOR(A / 20), COUNT(*) FROM S GROUP BY 1",
 ]
 REFUSED = [
     ("SELECT DISTINCT P FROM V", "DISTINCT P, which is STRUCT"),
@@ -134,7 +147,8 @@ def test_strings_that_differ_in_case_are_different_columns() -> None:
 EXPRESSIONS = (
     "A % 7", "A % -3", "A & 12", "LEAST(GREATEST(A, -2), 5)", "GREATEST(LEAST(A, 5), -2)", "A + 5", "A - 3",
     "4 + A",     "CASE WHEN A > 0 THEN 'p' WHEN A < -5 THEN 'n' END", "IF(A > N, 1, -1)",
-    "CASE A WHEN 1 THEN 10 WHEN 2 THEN 20 ELSE 30 END", "LEAST(A, 3)", "LEAST(GREATEST(A, N), 5)",
+    "CASE A WHEN 1 THEN 10 WHEN 2 THEN 20 ELSE 30 END", "LEAST(A, 3)", "LEAST(GREATEST(A, N), 5)", "A % 7L",
+    "K % 2", "K % -1.5", "A % 2.5", "LEAST(GREATEST(K, -1.5), 2)",
 )  # fmt: skip
 
 
@@ -146,7 +160,8 @@ def test_facts_hold(expression: str) -> None:
     rng = random.Random(expression)
     numbers = [None, *range(-12, 13)]
     rows = [
-        {"A": rng.choice(numbers), "N": rng.choice(numbers), "B": "b", "D": 0.5, "K": None, "F": True}
+        {"A": rng.choice(numbers), "N": rng.choice(numbers), "B": "b", "D": 0.5, "F": True}
+        | {"K": Decimal(rng.randrange(-500, 500)) / 100}
         | {"E": date(2000, 1, 1) + timedelta(days=i)}
         for i in range(200)
     ]

@@ -29,3 +29,35 @@ def test_the_type_of_a_function(call: str, type_: str) -> None:
     [query] = parse(f"{TABLE} SELECT ms FROM clicks WHERE {call} IS NOT NULL")
     ((column,),) = (table.derived for table in query.tables.values())
     assert column.type.name == type_
+
+
+PAYMENTS = "CREATE STREAMING TABLE payments (id INT, amount DECIMAL(6,2), fee DECIMAL(30,10), rate DOUBLE);"
+
+
+@pytest.mark.parametrize(
+    ("expression", "type_"),
+    [
+        ("amount + id", "DECIMAL(13,2)"),
+        ("amount * amount", "DECIMAL(13,4)"),
+        ("amount * 1.5", "DECIMAL(9,3)"),
+        ("amount / 3", "DECIMAL(10,6)"),
+        ("amount % 1.5", "DECIMAL(3,2)"),
+        ("amount * fee", "DECIMAL(37,12)"),
+        ("fee * fee", "DECIMAL(38,6)"),
+        ("fee / amount", "DECIMAL(38,16)"),
+        ("amount * rate", "DOUBLE"),
+        ("amount + 0.5D", "DOUBLE"),
+        ("id % 0.7", "DECIMAL(1,1)"),
+        ("amount * 5e-1", "DOUBLE"),
+        ("coalesce(amount, 0)", "DECIMAL(12,2)"),
+        ("coalesce(amount, 0.125)", "DECIMAL(7,3)"),
+        ("CASE WHEN id > 1 THEN amount ELSE rate END", "DOUBLE"),
+        ("greatest(amount, fee)", "DECIMAL(30,10)"),
+        ("round(amount * 1.19, 2)", "DECIMAL(9,2)"),
+        ("floor(amount / 10)", "DECIMAL(5,0)"),
+    ],
+)
+def test_decimals_have_the_type_that_spark_computes(expression: str, type_: str) -> None:
+    [query] = parse(f"{PAYMENTS} SELECT id FROM payments WHERE abs({expression}) > 1")
+    ((column,),) = (table.derived for table in query.tables.values())
+    assert column.type.name == type_

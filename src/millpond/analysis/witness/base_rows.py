@@ -10,11 +10,12 @@ from decimal import Decimal
 from itertools import product
 from typing import Any
 
+from millpond.analysis.witness.realise import make_number
 from millpond.query.evaluate import Row
 from millpond.query.model import Column, Literal, Query, Table
 from millpond.query.trace import Source, list_conditions, list_derivations
 from millpond.query.trees import walk
-from millpond.query.types import Domain, Family
+from millpond.query.types import Family
 from millpond.runtime.query_sql import World, evaluate_worlds
 
 FIRST = datetime(2000, 1, 1)
@@ -119,11 +120,4 @@ def _list_choices(query: Query, tables: Mapping[str, Table]) -> dict[Family, lis
 
 def _convert(column: Column, value: Any) -> Any:
     """The value in the type of a column."""
-    type_ = column.type
-    if type_.family is not Family.NUMBER:
-        return value
-    if type_.domain is Domain.DENSE:
-        return float(value)
-    if type_.low is not None and type_.high is not None:
-        value = int(min(max(value, type_.low), type_.high))
-    return Decimal(value) if type_.scale is not None else value
+    return make_number(value, column.type) if column.type.family is Family.NUMBER else value

@@ -78,8 +78,8 @@ def is_confirmed(query: Query, witness: Witness, seed: int = 0, limit: StepLimit
     """Confirmed by brute force: for every subset of the universe, each probe shows if its row is in it.
 
     The responses to all probes together must also differ between any two subsets, which forces as many memory
-    states as there are subsets.  Above EXHAUSTIVE rows, subsets are drawn at random.  A confirmation that
-    takes more steps than the ``limit`` fails.
+    states as there are subsets.  Above EXHAUSTIVE rows, the subsets of one row and random ones are tried.  A
+    confirmation that takes more steps than the ``limit`` fails.
     """
     try:
         return _holds(_Confirmation(query, witness, limit), len(witness.universe), seed)
@@ -103,7 +103,8 @@ def _holds(trial: _Confirmation, n: int, seed: int) -> bool:
         return False
     if everything:
         return len({tuple(trial.response(subset, k) for k in range(n)) for subset in subsets}) == len(subsets)
-    return all(trial.distinguishes(a, b) for a, b in combinations(subsets, 2))
+    alone = {tuple(trial.response(1 << i, k) for k in range(n)) for i in range(n)}
+    return len(alone) == n and all(trial.distinguishes(a, b) for a, b in combinations(subsets, 2))
 
 
 class _Confirmation:

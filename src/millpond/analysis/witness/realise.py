@@ -14,8 +14,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from itertools import product
-from math import lcm
+from math import ceil, floor, lcm
 from typing import Any
 
 from millpond.query.model import Column, Table
@@ -43,16 +45,20 @@ class _Inverse:
     """
 
     known: Mapping[Any, Any]
-    slope: int | None = None
-    intercept: int = 0
+    type: SqlType
+    slope: Fraction | None = None
+    intercept: Fraction = Fraction(0)
     step: int = 1
 
     def find(self, value: Any) -> Any:
         """An argument that gives the value; None if none is known."""
-        if self.slope is not None and _is_whole(value):
-            quotient, rest = divmod(value - self.intercept, self.slope)
-            return None if rest else quotient * self.step
-        return self.known.get(value)
+        if self.slope is None or not _is_exact(value):
+            return self.known.get(value)
+        quotient = (Fraction(value) - self.intercept) / self.slope
+        if self.step != 1 and quotient.denominator != 1:
+            return None
+        found = make_number(quotient * self.step, self.type)
+        return found if found == quotient * self.step else None
 
 
 class Realiser:
@@ -70,8 +76,11 @@ class Realiser:
             for column in table.derived:
                 arguments = column.derivation.arguments if column.derivation is not None else ()
                 if len(arguments) == 1:
-                    found = self._invert(table, column, table.column(arguments[0]), row).slope
-                    slopes.append(abs(found or 1))
+                    argument = table.column(arguments[0])
+                    slope = self._invert(table, column, argument, row).slope or Fraction(1)
+                    if argument.type.step and column.type.step:
+                        slope *= argument.type.step / column.type.step
+                    slopes.append(abs(slope.numerator))
                 if column.derivation is not None:  # multiples of n have the same remainder
                     slopes += [int(each) or 1 for each in re.findall(r"% (\d+)\b", column.derivation.sql)]
         scale = lcm(*slopes)
@@ -182,7 +191,8 @@ class Realiser:
             for value, each in zip(tried, made, strict=False):
                 found.setdefault(each[0][column.name], value)
             values = {value: each[0][column.name] for value, each in zip(tried, made, strict=False)}
-            self._inverses[key] = _Inverse(found, *_fit_line(values, column.derivation.duckdb))
+            line = _fit_line(values, column.derivation.duckdb)
+            self._inverses[key] = _Inverse(found, argument.type, *line)
         return self._inverses[key]
 
 
@@ -196,23 +206,29 @@ def _find_exploded(table: Table, column: Column) -> str | None:
     return name if is_array else None
 
 
-def _fit_line(values: Mapping[Any, Any], sql: str) -> tuple[int | None, int, int]:
-    """Slope, intercept and step if the values of a function of integers are on a line; else None.
+def _fit_line(values: Mapping[Any, Any], sql: str) -> tuple[Fraction | None, Fraction, int]:
+    """Slope, intercept and step if the values of a function of numbers are on a line; else None.
 
     Either all values are, or those at the multiples of a constant of the expression.
     """
     for step in (1, *_list_steps(sql)):
         at_steps = {at // step: value for at, value in values.items() if _is_whole(at) and at % step == 0}
-        if not at_steps.keys() >= _ON_LINE or not all(map(_is_whole, at_steps.values())):
+        if not at_steps.keys() >= _ON_LINE or not all(map(_is_exact, at_steps.values())):
             continue
-        intercept, slope = at_steps[0], at_steps[1] - at_steps[0]
-        if slope != 0 and all(value == intercept + slope * at for at, value in at_steps.items()):
-            return int(slope), int(intercept), step
-    return None, 0, 1
+        points = {int(at): Fraction(value) for at, value in at_steps.items()}
+        intercept, slope = points[0], points[1] - points[0]
+        if slope != 0 and all(value == intercept + slope * at for at, value in points.items()):
+            return slope, intercept, step
+    return None, Fraction(0), 1
 
 
 def _is_whole(value: Any) -> bool:
-    return type(value) is int or (type(value) is float and value.is_integer())
+    return _is_exact(value) and value == int(value)
+
+
+def _is_exact(value: Any) -> bool:
+    """Whether a value is a number without an error of rounding."""
+    return type(value) in (int, Decimal) or (type(value) is float and value.is_integer())
 
 
 def _list_steps(sql: str) -> list[int]:
@@ -230,11 +246,11 @@ def _list_small_values(type_: SqlType, sql: str) -> list[Any]:
             plain = [re.sub(r"[%^$()]|\.\*", "", each) for each in constants]
             plain += [re.sub(r"\[(.).*?\]\+?", r"\1", each) for each in plain]
             return [*dict.fromkeys([*plain, *_SHORT, *("a" * length for length in _LENGTHS)])]
-        case Family.NUMBER if type_.scale is None:
+        case Family.NUMBER:
             near = [int(each) + d for each in re.findall(r"\b\d{1,9}\b", sql) for d in (0, 1, -1)]
             near += [step * each for step in _list_steps(sql) for each in _ON_LINE]
             values = [v for v in [*_SMALL, *near] if type_.low is None or type_.low <= v <= (type_.high or v)]
-            return [float(v) for v in values] if type_.step == 0 else values
+            return [make_number(v, type_) for v in values]
         case Family.DATE:
             days = [_FIRST_DAY + timedelta(days=each) for each in range(0, 800, 7)]
             return days + [date(year, 1, 1) for year in range(1, 1000)]
@@ -242,18 +258,31 @@ def _list_small_values(type_: SqlType, sql: str) -> list[Any]:
             return []
 
 
+def make_number(value: float | Decimal | Fraction, type_: SqlType) -> int | float | Decimal:
+    """A number as a value of a numeric type, rounded down and within its range."""
+    if type_.step == 0:
+        return float(value)
+    units = floor(Fraction(value) / type_.step)
+    if type_.low is not None and type_.high is not None:
+        units = min(max(units, ceil(type_.low / type_.step)), floor(type_.high / type_.step))
+    return units if type_.scale is None else Decimal(units).scaleb(-type_.scale)
+
+
 def _transfer(value: Any, type_: SqlType) -> Any:
     """A value of the type, different ones for different values."""
     if type_.family is Family.STRING:
         return str(value)
     digits = re.search(r"\d+$", value) if isinstance(value, str) else None
-    number = int(digits[0]) if digits else int(value) if isinstance(value, int | float) else 0
+    number = int(digits[0]) if digits else value if isinstance(value, int | float | Decimal) else 0
     match type_.family:
-        case Family.NUMBER if type_.step == 0:
-            return number * _SLOPE
-        case Family.NUMBER if type_.scale is None:
-            return number
+        case Family.NUMBER:
+            if type_.step == 0:
+                return float(number) * _SLOPE if _is_whole(number) else float(number)
+            moved = Fraction(number)
+            while (moved / type_.step).denominator != 1 and moved < _MAX_SCALE:
+                moved *= 10  # different values stay different
+            return make_number(moved, type_)
         case Family.DATE:
-            return _FIRST_DAY + timedelta(days=number % 10_000)
+            return _FIRST_DAY + timedelta(days=int(number) % 10_000)
         case _:
             return None
