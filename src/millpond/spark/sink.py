@@ -91,6 +91,9 @@ class Sink:
         self._checkpoint = checkpoint
         self._format = format
         self._order_by = order_by
+        # Expressions over each batch.  Building one takes PySpark a call of the JVM for every part of it.
+        self._counts = _count_rows()
+        self._line: Column | None = None  # a row as JSON
         self._is_first_batch = True
         self._stopping = Event()
         self._rejected_of_relations = 0
@@ -148,11 +151,12 @@ class Sink:
         """Write both kinds of rows to the staging folder, and count them."""
         observation = Observation(f"millpond-{batch}")
         if self._format == "json":
-            self._stage_lines(_observe(frame, observation), staging)
+            self._stage_lines(frame.observe(observation, *self._counts), staging)
             return _read_counts(observation, batch)
         frame = frame.persist()
         try:
-            observed = _observe(frame, observation).where(F.col(KIND) == RowKind.RESULT).drop(NOTE)
+            counted = frame.observe(observation, *self._counts)
+            observed = counted.where(F.col(KIND) == RowKind.RESULT).drop(NOTE)
             writer = observed.write.mode("overwrite").partitionBy(KIND).format(self._format)
             (writer.option("header", "true") if self._format == "csv" else writer).save(staging)
             written = _read_counts(observation, batch)
@@ -165,11 +169,11 @@ class Sink:
 
     def _stage_lines(self, frame: DataFrame, staging: str) -> None:
         """Write results and rejected rows in one pass: in JSON, both are lines of text."""
-        results = [column_named(name) for name in frame.columns if name not in (KIND, NOTE)]
-        line = F.when(F.col(KIND) == RowKind.RESULT, _json(results)).otherwise(_rejected_line("value"))
-        lines = frame.where(F.col(KIND).isin(RowKind.RESULT, RowKind.REJECTED)).select(
-            line.alias("value"), KIND
-        )
+        if self._line is None:
+            results = [column_named(name) for name in frame.columns if name not in (KIND, NOTE)]
+            line = F.when(F.col(KIND) == RowKind.RESULT, _json(results)).otherwise(_rejected_line("value"))
+            self._line = line.alias("value")
+        lines = frame.where(f"{KIND} IN ({RowKind.RESULT}, {RowKind.REJECTED})").select(self._line, KIND)
         lines.write.mode("overwrite").partitionBy(KIND).text(staging)
 
     def _publish(self, staged: str, folder: str, batch: int, format: str) -> None:
@@ -210,14 +214,13 @@ def _rejected_line(name: str) -> Column:
     return _json([F.col(f"{NOTE}.{field}").alias(field) for field in fields]).alias(name)
 
 
-def _observe(frame: DataFrame, observation: Observation) -> DataFrame:
-    """The frame, whose rows are counted while it is written."""
+def _count_rows() -> list[Column]:
+    """The counts of a batch that are taken while its rows are written."""
 
     def of_kind(kind: int, value: Column) -> Column:
         return F.when(F.col(KIND) == kind, value)
 
-    return frame.observe(
-        observation,
+    return [
         F.count(of_kind(RowKind.RESULT, F.lit(1))).alias("rows"),
         F.count(of_kind(RowKind.REJECTED, F.lit(1))).alias("rejected"),
         F.sum(of_kind(RowKind.STATE, F.col(f"{NOTE}.entries"))).alias("entries"),
@@ -232,7 +235,7 @@ def _observe(frame: DataFrame, observation: Observation) -> DataFrame:
             ).alias(name)
             for name in BatchMeasure
         ),
-    )
+    ]
 
 
 def _read_counts(observation: Observation, batch: int) -> WrittenBatch:
