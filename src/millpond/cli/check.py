@@ -67,11 +67,10 @@ def _run(arguments: argparse.Namespace) -> ExitCode:
     for file in files:
         if file.error is not None:
             print_error(file.name, file.error)
-    shown = [_drop_bounded(file) for file in failing] if arguments.quiet else files
     if arguments.format == "text":
-        _print_text(shown, failing, arguments.quiet)
+        _print_text(files, failing, arguments.quiet)
     elif arguments.format == "json":
-        _print_json(shown)
+        _print_json([_drop_bounded(file) for file in failing] if arguments.quiet else files)
     elif arguments.format == "github":
         _print_github(failing)
     else:
@@ -126,7 +125,7 @@ def _print_text(files: Sequence[CheckedFile], failing: Sequence[CheckedFile], qu
         for verdict in file.verdicts:
             if verdict.outcome != "bounded":
                 print(f"{_find_place(file, verdict)}\n{_colour(verdict)}\n")
-    if lines := _summarise(files, fails):
+    if lines := _summarise(files, fails, quiet):
         print("\n".join(lines))
 
 
@@ -146,8 +145,11 @@ def _describe(verdicts: Sequence[Verdict], fails: Collection[int]) -> list[str]:
     return texts
 
 
-def _summarise(files: Sequence[CheckedFile], fails: Collection[int]) -> list[str]:
-    """A line for each query: its outcome, where it stands, and its beginning; then the totals."""
+def _summarise(files: Sequence[CheckedFile], fails: Collection[int], quiet: bool) -> list[str]:
+    """A line for each query: its outcome, where it stands, and its beginning; then the totals.
+
+    If quiet, only what fails has a line, and there is nothing if nothing fails.
+    """
     rows = []
     for file in files:
         if file.error is not None:
@@ -155,17 +157,18 @@ def _summarise(files: Sequence[CheckedFile], fails: Collection[int]) -> list[str
         for verdict in file.verdicts:
             outcome = verdict.outcome if id(verdict) in fails or verdict.outcome == "bounded" else "known"
             rows.append((outcome, _find_place(file, verdict), verdict.query_text))
-    name_width = max((len(name) for _, name, _ in rows), default=0)
+    shown_rows = [row for row in rows if row[0] not in ("bounded", "known")] if quiet else rows
+    name_width = max((len(name) for _, name, _ in shown_rows), default=0)
     room = shutil.get_terminal_size().columns - name_width - 16
     lines = []
-    for outcome, name, text in rows:
+    for outcome, name, text in shown_rows:
         shown = f"{name:<{name_width}}  {one_line(text, room)}" if room >= _LEAST_ROOM else name
         lines.append(f"{_paint(outcome, f'{outcome:<12}')}  {shown}")
     counts = Counter(outcome for outcome, _, _ in rows)
     totals = ", ".join(f"{counts[each]} {each}" for each in _COLOURS if counts[each] and each != "error")
     errors = f"; {counts['error']} not checked" if counts["error"] else ""
     files_text = "1 file" if len(files) == 1 else f"{len(files)} files"
-    return [*lines, f"{files_text}: {totals or 'no query'}{errors}"] if rows else []
+    return [*lines, f"{files_text}: {totals or 'no query'}{errors}"] if shown_rows else []
 
 
 def _find_place(file: CheckedFile, verdict: Verdict) -> str:
