@@ -25,16 +25,13 @@ from millpond.frontend.aggregate_calls import name_aggregates
 from millpond.frontend.blocks import check_view, read_query
 from millpond.frontend.catalog import read_table
 from millpond.frontend.guards import guard_statements, guard_text
+from millpond.frontend.laterals import rewrite_laterals
 from millpond.frontend.limits import rewrite_limits
 from millpond.frontend.named_queries import read_view
 from millpond.frontend.refusals import describe_unsupported_statement, refuse_unread_words
-from millpond.frontend.rewrites import (
-    rewrite_laterals,
-    rewrite_scalar_subqueries,
-    rewrite_set_operations,
-)
+from millpond.frontend.rewrites import rewrite_scalar_subqueries, rewrite_set_operations
 from millpond.frontend.scope import NamedQuery, Names
-from millpond.frontend.statement import Statement, position
+from millpond.frontend.statement import READ, Statement, position
 from millpond.frontend.syntax_errors import describe_syntax_error, describe_unclosed
 from millpond.query.model import Query, Script, Table
 
@@ -269,8 +266,10 @@ def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
         raise SqlError("this statement is not understood", position(text, tokens[0].start), "simplify it")
     tree = name_aggregates(trees[0])
     rewrite_scalar_subqueries(tree)
-    rewrite_laterals(tree)
-    return rewrite_limits(rewrite_set_operations(tree))
+    left_out = rewrite_laterals(tree)
+    tree = rewrite_limits(rewrite_set_operations(tree))
+    tree.meta[READ] |= left_out
+    return tree
 
 
 def _merge_tokens(text: str, tokens: list[Token]) -> list[Token]:

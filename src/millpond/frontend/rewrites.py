@@ -1,7 +1,6 @@
 """Rewrites constructs as others of the language, before a tree is read.
 
 - A scalar subquery that is one aggregate is a table of one row.
-- LATERAL with equalities and ORDER BY … LIMIT n is a rank within the columns that are compared.
 - INTERSECT and EXCEPT are EXISTS and NOT EXISTS, in which NULL equals NULL.
 """
 
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from millpond.frontend.limits import RANK, SCALAR
+from millpond.frontend.limits import SCALAR
 from millpond.frontend.statement import AGGREGATES
 
 
@@ -52,53 +51,6 @@ def _is_correlated(query: exp.Select) -> bool:
 
 def _others(select: exp.Select, node: exp.Expr) -> list[exp.Expr]:
     return [each for each in select.expressions if each.find(exp.Subquery) is not node]
-
-
-def rewrite_laterals(tree: exp.Expr) -> None:
-    """Rank the rows of ``JOIN LATERAL (… WHERE x = outer.y ORDER BY … LIMIT n)`` among those with equal x."""
-    for join in list(tree.find_all(exp.Join)):
-        lateral = join.this
-        if not isinstance(lateral, exp.Lateral) or not isinstance(lateral.this, exp.Subquery):
-            continue
-        query = lateral.this.this
-        if isinstance(query, exp.Select) and query.args.get("order") and query.args.get("limit"):
-            _rank_lateral(join, lateral, query)
-
-
-def _rank_lateral(join: exp.Join, lateral: exp.Lateral, query: exp.Select) -> None:
-    own = {each.alias_or_name.lower() for each in query.find_all(exp.Table, exp.Subquery)}
-    where = query.args.get("where")
-    pairs: list[tuple[exp.Expr, exp.Expr]] = []
-    kept: list[exp.Expr] = []
-    for each in (
-        where.this.flatten()
-        if where is not None and isinstance(where.this, exp.And)
-        else ([where.this] if where is not None else [])
-    ):
-        sides = [each.this, each.expression] if isinstance(each, exp.EQ) else []
-        inner = [s for s in sides if isinstance(s, exp.Column) and s.table.lower() in own]
-        outer = [s for s in sides if isinstance(s, exp.Column) and s.table and s.table.lower() not in own]
-        if len(inner) == len(outer) == 1:
-            pairs.append((inner[0], outer[0]))
-        else:
-            kept.append(each)
-    alias = lateral.args.get("alias")
-    if not pairs or alias is None or alias.args.get("columns"):
-        return
-    order, limit = query.args.pop("order"), query.args.pop("limit")
-    query.set("where", exp.Where(this=exp.and_(*kept, copy=False)) if kept else None)
-    partition = [column.copy() for column, _ in pairs]
-    rank = exp.Window(this=exp.RowNumber(), partition_by=partition, order=order)
-    query.append("expressions", exp.Alias(this=rank, alias=_name(RANK)))
-    conditions: list[exp.Expr] = [exp.LTE(this=_column(RANK, alias.name), expression=limit.expression)]
-    for number, (column, other) in enumerate(pairs, 1):
-        name = f"{number} in ORDER BY"
-        query.append("expressions", exp.Alias(this=column, alias=_name(name)))
-        conditions.append(exp.EQ(this=_column(name, alias.name), expression=other))
-    if join.args.get("on") is not None:
-        conditions.append(join.args["on"])
-    join.set("this", exp.Subquery(this=query, alias=alias))
-    join.set("on", exp.and_(*conditions, copy=False))
 
 
 def rewrite_set_operations(tree: exp.Expr) -> exp.Expr:
