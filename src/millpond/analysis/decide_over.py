@@ -84,6 +84,8 @@ def decide_over(query: Query, decide: Callable[[Query], Verdict], prove: bool = 
     template = find_whole_template(query, known) if prove else None
     reasons = [describe_failure(each) for each in failures]
     if template is not None:
+        if not reasons and below is not None and below.outcome == UNBOUNDED:
+            reasons = [*below.reasons]  # why the rows below are not bounded
         found = tuple(reasons) or (Reason(OverCode.REVISED_ROWS, (), None, gap),)
         return Verdict(UNBOUNDED, found, State(None, None), query, template=template)
     if not reasons:

@@ -18,6 +18,7 @@ from millpond.analysis.witness.whole_queries import (
     CONFIRMED,
     is_confirmed_in_large,
     is_retracting_whole,
+    keeps_cardinalities,
     respects_checks,
     try_all,
 )
@@ -160,7 +161,7 @@ def _try(query: Query, templates: Sequence[CrossTemplate]) -> tuple[list[CrossTe
     trials = []
     for template in templates:
         witness = template.build(_SMALL)
-        if respects_checks(template.tables, witness):
+        if keeps_cardinalities(template) and respects_checks(template.tables, witness):
             trials.append((template, try_all(witness)))
     if not trials:
         return [], []
@@ -256,8 +257,5 @@ def _list_keys(
 def _list_free(table: Table) -> list[Column]:
     """The columns that can take many values."""
     families = (Family.NUMBER, Family.STRING, Family.DATE)
-    return [
-        c
-        for c in table.columns
-        if c.name != table.time and c.type.family in families and c.type.domain is not Domain.BOUNDED
-    ]
+    columns = (c for c in table.columns if c.name != table.time and c.cardinality is None)
+    return [c for c in columns if c.type.family in families and c.type.domain is not Domain.BOUNDED]

@@ -23,6 +23,7 @@ from millpond.analysis.witness.whole_queries import (
     is_confirmed_in_large,
     is_confirmed_whole,
     is_retracting_whole,
+    keeps_cardinalities,
     respects_checks,
     try_all,
 )
@@ -160,8 +161,8 @@ def build_from_template(query: Query, template: WitnessTemplate, n: int) -> Witn
 
 
 def _is_bounded(table: Table, column: Column) -> bool:
-    """Whether a column has finitely many values, by its type or by a CHECK."""
-    if column.type.domain is Domain.BOUNDED:
+    """Whether a column has finitely many values, by its type, by a CHECK or as declared."""
+    if column.type.domain is Domain.BOUNDED or column.cardinality is not None:
         return True
     ref = Ref(table.name, column.name)
     try:
@@ -233,7 +234,7 @@ class _Search:
         trials: list[tuple[Template, Trial]] = []
         for template in batch:
             witness = template.build(n)
-            if respects_checks(self.tables, witness):
+            if keeps_cardinalities(template) and respects_checks(self.tables, witness):
                 trials.append((template, try_all(witness)))
         answers = evaluate_worlds(self.query, [world for _, trial in trials for world in trial.worlds])
         found, first = [], 0

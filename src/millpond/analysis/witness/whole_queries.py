@@ -34,6 +34,8 @@ def is_confirmed_whole(query: Query, witness: Witness, seed: int = 0) -> bool:
 
 def is_confirmed_in_large(query: Query, template: WitnessTemplate) -> bool:
     """Whether witnesses of several sizes are confirmed, the largest of which has 40 optional rows."""
+    if not keeps_cardinalities(template):
+        return False
     witnesses = [template.build(n) for n in CONFIRMED]
     if not all(respects_checks(template.tables, each) for each in witnesses):
         return False
@@ -171,6 +173,30 @@ def _tells_apart(responses: Responses, pairs: Iterable[tuple[int, int]]) -> bool
         any(responses[one, k] != responses[other, k] for k in probes[one] & probes[other])
         for one, other in pairs
     )
+
+
+def keeps_cardinalities(template: WitnessTemplate) -> bool:
+    """Whether no witness, however large, has more values in a column than are declared for it."""
+    declared = [
+        (table.name, column.name, column.cardinality)
+        for table in template.tables.values()
+        for column in table.columns
+        if column.cardinality is not None
+    ]
+    if not declared:
+        return True
+    counts = [_count_values(template.build(n)) for n in (CONFIRMED[0], CONFIRMED[0] + 1)]
+    return all(
+        counts[0][name, column] == counts[1][name, column] <= most  # all sizes are built by the same scheme
+        for name, column, most in declared
+    )
+
+
+def _count_values(witness: Witness) -> Counter[tuple[str, str]]:
+    """The number of different values of each column of each table, besides NULL."""
+    rows = [*witness.setup, *witness.universe, *(row for probe in witness.probes for row in probe)]
+    found = {(each.stream, name, value) for each in rows for name, value in each.row.items()}
+    return Counter((stream, name) for stream, name, value in found if value is not None)
 
 
 def respects_checks(tables: Mapping[str, Table], witness: Witness) -> bool:

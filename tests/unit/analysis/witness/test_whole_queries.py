@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from millpond.analysis.decide import decide
+from millpond.analysis.witness.find_whole import find_whole_template
 from millpond.analysis.witness.templates import find_template
-from millpond.analysis.witness.whole_queries import _list_halves
+from millpond.analysis.witness.whole_queries import _list_halves, keeps_cardinalities
 from millpond.frontend.parse import parse
 
 
@@ -30,3 +32,30 @@ def test_running_sums_and_short_frames_together_are_no_proof_of_growth() -> None
         FROM sensors WHERE heat > 1
     """)[0]
     assert find_template(query) is None
+
+
+# Without the declared number of shops, each of these is unbounded: every shop has an entry of its own.
+_BY_SHOP = [
+    "SELECT item, place FROM (SELECT item, ROW_NUMBER() OVER (PARTITION BY shop ORDER BY price) AS place"
+    " FROM sales) JOIN wanted ON wanted.article = item WHERE place <= 2",
+    "SELECT s.shop, top.item FROM (SELECT DISTINCT shop FROM sales WHERE price > 0) s JOIN LATERAL"
+    " (SELECT item FROM sales x WHERE x.shop = s.shop ORDER BY price LIMIT 2) AS top",
+    "SELECT b.shop, b.best FROM (SELECT shop, MAX(price) AS best FROM sales GROUP BY shop) b"
+    " JOIN sales s ON s.shop = b.shop WHERE s.price = b.best",
+]
+
+
+@pytest.mark.parametrize("text", _BY_SHOP)
+def test_a_witness_does_not_have_more_values_than_are_declared(text: str) -> None:
+    """A query with finitely many shops is not called unbounded because of their number."""
+    declared = (
+        "CREATE STREAMING TABLE wanted (article INT); CREATE STREAMING TABLE sales (shop INT, item INT,"
+    )
+    declared += " price INT CHECK (price BETWEEN 0 AND 9)){};"
+    template = find_whole_template(parse(declared.format("") + text)[0])
+    assert template is not None
+    assert keeps_cardinalities(template)
+    limits = " TBLPROPERTIES ('cardinality.shop' = '500', 'cardinality.item' = '500')"
+    limited = parse(declared.format(limits) + text)[0]
+    assert find_whole_template(limited) is None
+    assert decide(limited).outcome != "unbounded"
