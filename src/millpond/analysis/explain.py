@@ -80,13 +80,18 @@ def describe_bound(verdict: Verdict) -> str:
         return f"at most {_plural(state.entries, 'entry', 'entries')}" if state.entries else "nothing"
     if state.windows:
         spans: dict[float, list[str]] = {}
-        for window in state.windows:
-            spans.setdefault(window["seconds"], []).append(window["stream"])
-        parts = [f"{_render_seconds(s)} of {join_words(names)}" for s, names in spans.items()]
+        declared = verdict.query.declared_tables
+        for window in state.windows:  # also of rows below window functions, which have no name
+            names = spans.setdefault(window["seconds"], [])
+            names += [window["stream"]] if window["stream"] in declared else []
+        parts = [
+            f"{_render_seconds(s)} of {join_words(names)}" if names else _render_seconds(s)
+            for s, names in spans.items()
+        ]
         return f"the rows of the last {', '.join(parts)}"
     if any(kept.closes for kept in state.streams):
         return "groups until their time window has passed"
-    return "a finite state; its size depends on the data"
+    return "a finite state whose size depends on the data"
 
 
 def _render_seconds(seconds: float) -> str:

@@ -17,6 +17,7 @@ from millpond.cli.command import (
     text_width,
 )
 from millpond.cli.exits import ExitCode
+from millpond.errors import MillpondError
 
 if TYPE_CHECKING:
     from millpond.analysis.repair.model import Repair
@@ -34,6 +35,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--query", type=int, metavar="K", help="which query of the file, counted from 1")
     parser.add_argument("--limit", type=int, metavar="N", help="show at most N repairs of a query")
     parser.add_argument(
+        "--apply", type=int, metavar="N", help="print the whole text with repair N, to check or run it"
+    )
+    parser.add_argument(
         "--sample",
         metavar="FILE",
         help="rows of the stream, or a folder with a file for each stream, to take constants from; "
@@ -49,12 +53,30 @@ def _run(arguments: argparse.Namespace) -> ExitCode:
         (verdict, find_repairs_of(verdict, arguments.file, arguments.limit, arguments.sample))
         for verdict in verdicts
     ]
-    if arguments.json:
+    if arguments.apply is not None:
+        print(_choose_repair(found, arguments.apply).sql.rstrip("\n"))
+    elif arguments.json:
         values = [_to_json(verdict, repairs) for verdict, repairs in found]
         print_json(values[0] if len(values) == 1 else values)
     else:
         print("\n\n".join("\n".join(_render(verdict, repairs, len(found) > 1)) for verdict, repairs in found))
     return ExitCode.OK
+
+
+def _choose_repair(found: list[tuple[Verdict, list[Repair]]], number: int) -> Repair:
+    """A repair by its number; raises MillpondError if there is none, or if it changes no text."""
+    if len(found) > 1:
+        raise MillpondError("the file has several queries", remedy="choose one with --query K")
+    ((_, repairs),) = found
+    if not 1 <= number <= len(repairs):
+        count = {0: "no repair", 1: "one repair"}.get(len(repairs), f"{len(repairs)} repairs")
+        raise MillpondError(f"there is no repair {number}: the query has {count}")
+    repair = repairs[number - 1]
+    if not repair.edits:
+        raise MillpondError(
+            f"repair {number} changes no text: {repair.title}", remedy="run the query with it"
+        )
+    return repair
 
 
 def _to_json(verdict: Verdict, repairs: list[Repair]) -> dict[str, Any]:
@@ -74,8 +96,8 @@ def _render(verdict: Verdict, repairs: list[Repair], with_query: bool) -> list[s
         return [*lines, "bounded: nothing needs repair"]
     if not repairs:
         return [*lines, f"{verdict.outcome}: no change is known that makes it bounded"]
-    count = "1 repair" if len(repairs) == 1 else f"{len(repairs)} repairs"
-    lines.append(f"{verdict.outcome}; {count}, best first:")
+    count = "1 repair" if len(repairs) == 1 else f"{len(repairs)} repairs, best first"
+    lines.append(f"{verdict.outcome}; {count}:")
     assert verdict.query.script is not None
     for number, repair in enumerate(repairs, start=1):
         lines += ["", *render_repair(number, repair, verdict.query.script.text, text_width(), _paint)]
@@ -98,6 +120,7 @@ REPAIR = Command(
     _run,
     examples=(
         ("repair orders.sql", "each change as lines of the file"),
+        ("repair orders.sql --apply 1 > repaired.sql", "the whole text with the first repair"),
         ("repair orders.sql --json", "for programs, with the whole text after each change"),
         ("repair orders.sql --sample orders.json", "with constants from rows of the stream"),
     ),

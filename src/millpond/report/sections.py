@@ -190,10 +190,8 @@ def render_changes(text: str, repair: Repair) -> Markup:
 
 
 def _list_lines(text: str, repair: Repair) -> Iterator[tuple[int, str, Markup]]:
-    """The changed lines: number, sign and text.  A line to which something is only added is shown once."""
+    """The changed lines: number, sign and text."""
     for line in list_changed_lines(text, repair.edits):
-        if line.removed and not line.marked:
-            continue
         element = "del" if line.removed else "ins"
         marks = [Mark(start, end, element) for start, end in line.marked]
         yield line.number, "-" if line.removed else "+", highlight(line.text, marks)

@@ -33,15 +33,23 @@ def test_changed_lines_are_shown(capsys: Captured) -> None:
     assert (
         capsys.readouterr().out
         == """\
-unbounded; 1 repair, best first:
+unbounded; 1 repair:
 
 1. Declare the number of values of clicks.page (1,000,000 is a placeholder)
-   same answer if clicks.page takes at most 1,000,000 different values; keeps
-   at most 1,000,001 entries
-   1 - CREATE STREAMING TABLE clicks (page INT, visitor INT);
-   1 + CREATE STREAMING TABLE clicks (page INT, visitor INT) TBLPROPERTIES ('cardinality.page' = '1000000');
+   same answer if there are at most 1,000,000 different values of clicks.page;
+   keeps at most 1,000,001 entries
+   1 + CREATE STREAMING TABLE clicks (page INT, visitor INT) TBLPROPERTIES
+     +     ('cardinality.page' = '1000000');
 """
     )
+
+
+def test_the_text_with_a_repair_is_printed(capsys: Captured) -> None:
+    assert repair(CATALOG + UNBOUNDED, "--apply", "1") == 0
+    text = capsys.readouterr().out
+    assert text == CATALOG.replace(";", " TBLPROPERTIES ('cardinality.page' = '1000000');") + UNBOUNDED
+    Path("repaired.sql").write_text(text)
+    assert cli.main(["check", "repaired.sql"]) == 0
 
 
 def test_json(capsys: Captured) -> None:
@@ -82,6 +90,9 @@ def test_constants_come_from_rows(is_declared: bool, folder: Path, capsys: Captu
         (["--sample", "nowhere.json"], "there is no sample nowhere.json; correct the path"),
         (["--sample", "."], r"the sample \. has no rows of the query's streams; give a JSON, CSV or Parquet"),
         (["--query", "3"], "there is no query 3: the file holds one query"),
+        (["--apply", "9"], "there is no repair 9: the query has 6 repairs"),
+        (["--apply", "0"], "there is no repair 0"),
+        (["--apply", "6"], "repair 6 changes no text: Keep a limited number of tuples"),
     ],
 )
 def test_wrong_uses(options: list[str], message: str, capsys: Captured) -> None:

@@ -41,10 +41,12 @@ class Removal:
 class Change:
     """One part of a repair.
 
-    ``title`` has a ``{}`` for what it is ``about``.  ``narrower`` are changes that do less; one of them takes
-    its place where it is enough.  ``weight`` orders changes of one kind: the less, the better.  Changes with
-    the same ``choice`` are alternatives, of which only one makes sense.  ``times`` are tables that are
-    declared elsewhere, each with the timestamp that gets a watermark.
+    ``title`` has a ``{}`` for what it is ``about``, and the ``assumption`` one for what is ``assumed``, so
+    that changes with the same words share a sentence.  ``narrower`` are changes that do less; one of them
+    takes its place where it is enough.  ``in_company`` takes its place in a set with two changes of its kind,
+    or with three and more.  ``weight`` orders changes of one kind: the less, the better.  Changes with the
+    same ``choice`` are alternatives, of which only one makes sense.  ``times`` are tables that are declared
+    elsewhere, each with the timestamp that gets a watermark.
     """
 
     kind: RepairKind
@@ -52,10 +54,12 @@ class Change:
     about: str
     meaning: Meaning
     assumption: str | None = None
+    assumed: str = ""
     edits: tuple[Edit, ...] = ()
     additions: tuple[Addition, ...] = ()
     removals: tuple[Removal, ...] = ()
     narrower: tuple[Change, ...] = ()
+    in_company: tuple[Change, ...] = ()
     weight: int = 0
     choice: tuple[str, int] | None = None
     times: tuple[tuple[str, str], ...] = ()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from millpond.analysis.repair.changes import Addition, Change, add_condition, cut
-from millpond.analysis.repair.constants import Sample, find_bound, find_cardinality
+from millpond.analysis.repair.constants import Sample, find_bound, find_cardinalities
 from millpond.analysis.repair.model import Edit, Meaning, RepairKind
 from millpond.analysis.repair.subject import Subject
 from millpond.frontend.outline import TableOutline
@@ -47,7 +47,8 @@ def list_checks(subject: Subject, sample: Sample) -> Iterator[Change]:
         whole, *halves = (
             replace(
                 change,
-                assumption=f"every row of {table.name} has {_strip_comments(check)}, or NULL",
+                assumption=f"every row of {table.name} has {{}}, or NULL",
+                assumed=_strip_comments(check),
                 additions=(Addition(place, " ", " ", f"CHECK ({check})"),),
             )
             for check in checks
@@ -61,23 +62,25 @@ def _strip_comments(condition: str) -> str:
 
 def list_cardinalities(subject: Subject, sample: Sample) -> Iterator[Change]:
     """Declared numbers of values, one for each column."""
-    every = list(subject.list_columns())
-    mentioned = sum(subject.mentions(column.name) for _, column in every)
-    for weight, (table, column) in enumerate(every):
+    for weight, (table, column) in enumerate(subject.list_columns()):
         declaration = subject.declarations.get(table.name.lower())
         if declaration is None or not column.name.isprintable() or set(column.name) & set("'\\"):
             continue
-        number, origin = find_cardinality(table, column, sample, mentioned or 1)
         name = f"{table.name}.{column.name}"
-        yield Change(
-            RepairKind.CARDINALITY,
-            f"declare the number of values of {{}} ({origin})",
-            name,
-            Meaning.SAME,
-            f"{name} takes at most {number:,} different values",
-            additions=(_add_property(declaration, f"'cardinality.{column.name}' = '{number}'"),),
-            weight=weight,
+        alone, *in_company = (
+            Change(
+                RepairKind.CARDINALITY,
+                f"declare the number of values of {{}} ({origin})",
+                name,
+                Meaning.SAME,
+                f"there are at most {number:,} different values {{}}",
+                f"of {name}",
+                additions=(_add_property(declaration, f"'cardinality.{column.name}' = '{number}'"),),
+                weight=weight,
+            )
+            for number, origin in find_cardinalities(table, column, sample)
         )
+        yield replace(alone, in_company=tuple(in_company))
 
 
 def _add_property(declaration: TableOutline, element: str) -> Addition:
@@ -100,6 +103,7 @@ def list_relations(subject: Subject, sample: Sample) -> Iterator[Change]:
             "read {} once, when the query starts",
             table.name,
             Meaning.SAME,
-            f"all rows of {table.name} are there when the query starts",
+            "all rows {} are there when the query starts",
+            f"of {table.name}",
             edits=tuple(edits),
         )

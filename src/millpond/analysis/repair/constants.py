@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 Sample = Mapping[str, "pa.Table"]
 
-# The placeholder for the number of values of one column, or of all combinations of several.
-_COMBINATIONS = 6  # as a power of ten
+# The placeholders for the number of values of one column, of each of two, and of each of more.
+_CARDINALITIES = (1_000_000, 1_000, 100)
 # A column with at most so many values in a sample, each of them several times, is bounded by listing them.
 MAX_LISTED = 12
 _LEAST_REPEATS = 4
@@ -40,7 +40,7 @@ class ValueBound:
 
     condition: str
     halves: tuple[str, ...] = ()
-    origin: str = "placeholders: put in your own"
+    origin: str = "the values are placeholders"
 
 
 def find_bound(query: Query, table: Table, column: Column, sample: Sample) -> ValueBound | None:
@@ -65,15 +65,17 @@ def find_bound(query: Query, table: Table, column: Column, sample: Sample) -> Va
     return None
 
 
-def find_cardinality(table: Table, column: Column, sample: Sample, columns: int) -> tuple[int, str]:
-    """The number of values to declare for a column, one of several, and where it is from."""
+def find_cardinalities(table: Table, column: Column, sample: Sample) -> list[tuple[int, str]]:
+    """The number of values to declare for a column, and where it is from.
+
+    Without a sample, also those to declare if it is one of two columns, or of more.
+    """
     rows = sample.get(table.name)
     if rows is None or not rows.num_rows:
-        number = 10 ** max(2, _COMBINATIONS // columns)
-        return number, f"{number:,} is a placeholder"
+        return [(number, f"{number:,} is a placeholder") for number in _CARDINALITIES]
     seen = len(rows.column(column.name).unique())
     number = 10 ** len(str(seen * _MARGIN - 1))
-    return number, f"{rows.num_rows:,} sample rows have {seen:,} values"
+    return [(number, f"{rows.num_rows:,} sample rows have {seen:,} values")]
 
 
 def _bound_seen(column: Column, seen: list[Any], rows: int) -> ValueBound | None:

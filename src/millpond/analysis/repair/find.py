@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from millpond.analysis.reasons import join_words
 from millpond.analysis.repair.budget import find_budget
@@ -66,18 +66,23 @@ def find_repairs(
 def _make_repair(subject: Subject, trials: Trials, changes: Sequence[Change]) -> Repair:
     edits = make_edits(changes, subject.text)
     meaning = max((change.meaning for change in changes), key=_MEANINGS.index)
-    assumptions = dict.fromkeys(each.assumption for each in changes if each.assumption)
-    titles: dict[str, list[str]] = {}
-    for change in changes:
-        titles.setdefault(change.title, []).append(change.about)
-    parts = [title.replace("{}", join_words(list(dict.fromkeys(about)))) for title, about in titles.items()]
-    title = "; ".join(parts)
+    titles = _join_phrases((change.title, change.about) for change in changes)
+    assumptions = _join_phrases((each.assumption, each.assumed) for each in changes if each.assumption)
+    title = "; ".join(titles)
     return Repair(
         changes[0].kind,
         title[0].upper() + title[1:],
         meaning,
-        " and ".join(assumptions) if meaning is Meaning.SAME else None,
+        ", and ".join(assumptions) if meaning is Meaning.SAME else None,
         edits,
         apply_edits(subject.text, edits),
         trials.decide(changes),
     )
+
+
+def _join_phrases(phrases: Iterable[tuple[str, str]]) -> list[str]:
+    """Phrases with ``{}`` for what they are about; equal ones are one, about all of that."""
+    grouped: dict[str, list[str]] = {}
+    for phrase, about in phrases:
+        grouped.setdefault(phrase, []).append(about)
+    return [phrase.replace("{}", join_words(list(dict.fromkeys(each)))) for phrase, each in grouped.items()]

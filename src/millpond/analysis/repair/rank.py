@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from millpond.analysis.over import OverCode
 from millpond.analysis.repair.changes import Change
 from millpond.analysis.repair.model import RepairKind
 from millpond.analysis.verdict import Verdict
 from millpond.analysis.violations import ViolationCode
 
 _K = RepairKind
-# What an engineer would do first: for joins, for groups, for sets of results and partitions, for holistic
+# What an engineer would do first: for joins, for groups and partitions, for sets of results, for holistic
 # aggregates.
 _JOINS = (_K.WINDOW, _K.CARDINALITY, _K.CHECK, _K.RELATION, _K.DISTINCT, _K.EXISTS, _K.WATERMARK)
 _GROUPS = (_K.CARDINALITY, _K.WINDOW, _K.CHECK, _K.WATERMARK, _K.RELATION)
@@ -27,7 +28,7 @@ def order_kinds(verdict: Verdict) -> tuple[RepairKind, ...]:
         first: tuple[RepairKind, ...] = _HOLISTIC
     elif any(code.endswith("-join") or code.startswith("conflicting") for code in codes):
         first = _JOINS
-    elif str(ViolationCode.UNBOUNDED_GROUP) in codes:
+    elif codes & {ViolationCode.UNBOUNDED_GROUP, OverCode.UNBOUNDED_PARTITION}:
         first = _GROUPS
     else:
         first = _SETS

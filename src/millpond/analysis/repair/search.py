@@ -7,6 +7,7 @@ that go well together.  If such a set makes the query bounded, whatever can go i
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -198,7 +199,20 @@ def minimise(trials: Trials, changes: Sequence[Change]) -> list[Change]:
     Of the last ones is tried first whether they can go; and again after the others have become narrower.
     """
     kept = _narrow(trials, _leave_out(trials, list(changes)))
-    return _leave_out(trials, kept)
+    kept = _leave_out(trials, kept)
+    fitted = _fit_company(kept)
+    return fitted if trials.decide(fitted) is not None else kept
+
+
+def _fit_company(changes: Sequence[Change]) -> list[Change]:
+    """The changes, with numbers that fit the number of changes of the same kind."""
+    counts = Counter(change.kind for change in changes)
+    return [
+        each.in_company[min(counts[each.kind], len(each.in_company) + 1) - 2]
+        if each.in_company and counts[each.kind] > 1
+        else each
+        for each in changes
+    ]
 
 
 def _leave_out(trials: Trials, changes: list[Change]) -> list[Change]:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millpond.analysis.explain import describe_bound
 from millpond.analysis.repair.model import Edit, Meaning, Repair
+
+# The characters that are shown of a long line: at its start, and on both sides of each change.
+_START, _AROUND = 28, 20
+_LEAST = 24  # left out at once
+_INDENT = "    "
+# What a line is not broken in: a constant with the comment that names it, and the value of a property.
+_TOGETHER = re.compile(r" /\* \w+ \*/| = '")
 
 
 @dataclass(frozen=True)
@@ -26,9 +34,12 @@ class ChangedLine:
 def list_changed_lines(text: str, edits: Sequence[Edit]) -> Iterator[ChangedLine]:
     """The lines that edits change, each first as it is and then as it becomes.
 
-    >>> for line in list_changed_lines("SELECT a\\nFROM s", (Edit(15, 15, " WHERE b = 1"),)):
+    A line to which something is only added is listed once.
+
+    >>> for line in list_changed_lines("SELECT a\\nFROM s", (Edit(7, 8, "b"), Edit(15, 15, " WHERE b = 1"))):
     ...     print("-" if line.removed else "+", line.text, line.marked)
-    - FROM s ()
+    - SELECT a ((7, 8),)
+    + SELECT b ((7, 8),)
     + FROM s WHERE b = 1 ((6, 18),)
     """
 
@@ -43,7 +54,9 @@ def list_changed_lines(text: str, edits: Sequence[Edit]) -> Iterator[ChangedLine
             after += [(kept, False), (edit.text, True)]
             at = edit.end
         rest = (text[at:end], False)
-        yield from _make_lines([*before, rest], number, removed=True)
+        removed = _make_lines([*before, rest], number, removed=True)
+        if any(text for text, is_removed in before if is_removed):
+            yield from removed
         yield from _make_lines([*after, rest], number, removed=False)
 
 
@@ -54,7 +67,7 @@ def render_repair(
     width: int,
     paint: Callable[[ChangedLine], str] = lambda line: line.text,
 ) -> list[str]:
-    """A repair as lines: its title, its effect, and the lines that it changes, whatever their width.
+    """A repair as lines: its title, its effect, and the lines that it changes; long ones are shortened.
 
     ``paint`` renders a changed line, for example in colour.
     """
@@ -62,14 +75,68 @@ def render_repair(
     indent = " " * len(start)
     changed = list(list_changed_lines(text, repair.edits))
     digits = len(str(changed[-1].number)) if changed else 0
-    return [
+    lines = [
         *textwrap.wrap(repair.title, width, initial_indent=start, subsequent_indent=indent),
         *textwrap.wrap(describe_effect(repair), width, initial_indent=indent, subsequent_indent=indent),
-        *(
-            f"{indent}{line.number:>{digits}} {'-' if line.removed else '+'} {paint(line)}"
-            for line in changed
-        ),
     ]
+    for line in changed:
+        sign = "-" if line.removed else "+"
+        for index, part in enumerate(fit_line(line, width - len(indent) - digits - 3)):
+            shown = line.number if index == 0 else ""
+            lines.append(f"{indent}{shown:>{digits}} {sign} {paint(part)}")
+    return lines
+
+
+def fit_line(line: ChangedLine, width: int) -> list[ChangedLine]:
+    """The line in parts that are as wide as that: what is far from the changes is left out of a long one.
+
+    >>> columns = ", ".join("abcdefghijklmnopqrstuvwxyz")
+    >>> line = ChangedLine(1, f"SELECT {columns} FROM s, t", False, ((90, 93),))
+    >>> [(part.text, part.marked) for part in fit_line(line, 60)]
+    [('SELECT a, b, c, d, e, f, g, h, … v, w, x, y, z FROM s, t', ((53, 56),))]
+    """
+    if len(line.text) <= width:
+        return [line]
+    marks = [any(first <= at < end for first, end in line.marked) for at in range(len(line.text))]
+    text, marks = _leave_out(line, marks)
+    parts: list[ChangedLine] = []
+    while text.strip(" …"):
+        cut = len(text)
+        if cut > width:
+            spaced = _TOGETHER.sub(lambda found: "_" * len(found.group()), text)
+            cut = spaced.rfind(" ", len(_INDENT) + 1, width + 1) + 1 or spaced.find(" ", width) + 1 or cut
+        parts.append(replace(line, text=text[:cut].rstrip(), marked=_list_marked(marks[:cut])))
+        text, marks = text[cut:], marks[cut:]
+        if text:
+            text, marks = _INDENT + text, [False] * len(_INDENT) + marks
+    return parts
+
+
+def _leave_out(line: ChangedLine, marks: list[bool]) -> tuple[str, list[bool]]:
+    """The start of a line and what is around its changes, with … for what is left out."""
+    text = line.text
+    shown: list[tuple[int, int]] = []
+    for first, end in [(0, _START - _AROUND), *line.marked]:
+        start = text.rfind(" ", 0, max(first - _AROUND, 0)) + 1
+        stop = text.find(" ", end + _AROUND) if end + _AROUND < len(text) else -1
+        stop = len(text) if stop < 0 or stop + _LEAST > len(text) else stop + 1
+        if shown and start < shown[-1][1] + _LEAST:
+            start = shown.pop()[0]
+        shown.append((start, stop))
+    found, flags = "", list[bool]()
+    for first, end in shown:
+        found, flags = found + text[first:end], flags + marks[first:end]
+        if end < len(text):
+            found, flags = f"{found}… ", [*flags, False, False]
+    return found.rstrip(), flags
+
+
+def _list_marked(marks: list[bool]) -> tuple[tuple[int, int], ...]:
+    """The ranges of the places that are marked."""
+    edges = [
+        at for at in range(len(marks) + 1) if (marks[at - 1 : at] == [True]) != (marks[at : at + 1] == [True])
+    ]
+    return tuple(zip(edges[::2], edges[1::2], strict=True))
 
 
 def describe_effect(repair: Repair) -> str:

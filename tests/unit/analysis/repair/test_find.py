@@ -13,6 +13,7 @@ from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.errors import MillpondError, UsageError
 from millpond.frontend.parse import parse, parse_query, read_declarations
 from millpond.query.model import Table
+from tests.support.parts import list_lesser
 
 SHOP = """\
 CREATE STREAMING TABLE orders (id BIGINT, customer STRING, total INT, ordered_at TIMESTAMP);
@@ -88,9 +89,15 @@ FIRST = {
     ),
     "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY customer ORDER BY ordered_at) AS n "
     "FROM orders) WHERE n = 1": (
-        RepairKind.WINDOW,
-        Meaning.CHANGED,
-        "PARTITION BY customer, date_trunc('HOUR', orders.ordered_at) ORDER BY",
+        RepairKind.CARDINALITY,
+        Meaning.SAME,
+        "ordered_at TIMESTAMP) TBLPROPERTIES ('cardinality.customer' = '1000000');",
+    ),
+    "SELECT c.customer, top.id FROM (SELECT DISTINCT customer FROM orders) c JOIN LATERAL "
+    "(SELECT o.id FROM orders o WHERE o.customer = c.customer ORDER BY o.total DESC LIMIT 3) AS top": (
+        RepairKind.CARDINALITY,
+        Meaning.SAME,
+        "ordered_at TIMESTAMP) TBLPROPERTIES ('cardinality.customer' = '1000000');",
     ),
     "SELECT o.id FROM orders o LEFT JOIN payments p ON p.order_id = o.id": (
         RepairKind.WINDOW,
@@ -150,7 +157,7 @@ def test_repairs_of_other_kinds(query: str) -> None:
 
 @pytest.mark.parametrize("query", [*FIRST, *OFFERED])
 def test_every_repair_is_bounded_and_minimal(query: str) -> None:
-    """Without any one edit the query is not bounded, or cannot even be read."""
+    """Without some of its parts the query is not bounded, or cannot even be read."""
     text = f"{SHOP}{query};"
     for each in repair(query + ";"):
         assert each.sql == apply_edits(text, each.edits)
@@ -158,24 +165,42 @@ def test_every_repair_is_bounded_and_minimal(query: str) -> None:
             assert each.sql == text and each.verdict is None
             continue
         assert decide(each.sql) == BOUNDED
-        for left in each.edits:
-            rest = [edit for edit in each.edits if edit is not left]
-            assert decide(apply_edits(text, rest)) != BOUNDED
+        for lesser, left_out in list_lesser(text, each.edits):
+            assert decide(lesser) != BOUNDED, left_out
 
 
 def test_only_repairs_with_the_same_answer_have_an_assumption() -> None:
     found = repair(GROUPS)
     assert {each.assumption is not None for each in found if each.meaning is Meaning.SAME} == {True}
     assert {each.assumption is not None for each in found if each.meaning is not Meaning.SAME} == {False}
-    assert found[0].assumption == "orders.customer takes at most 1,000,000 different values"
+    assert found[0].assumption == "there are at most 1,000,000 different values of orders.customer"
 
 
 def test_several_columns_of_one_kind_share_a_title() -> None:
     found = repair("SELECT customer, total, COUNT(*) FROM orders GROUP BY customer, total")
-    titles = [each.title for each in found if each.kind is RepairKind.CARDINALITY]
-    assert titles == [
-        "Declare the number of values of orders.customer and orders.total (1,000 is a placeholder)"
-    ]
+    (numbers,) = (each for each in found if each.kind is RepairKind.CARDINALITY)
+    assert (
+        numbers.title
+        == "Declare the number of values of orders.customer and orders.total (1,000 is a placeholder)"
+    )
+    assert (
+        numbers.assumption
+        == "there are at most 1,000 different values of orders.customer and of orders.total"
+    )
+    (checks,) = (each for each in found if each.kind is RepairKind.CHECK)
+    conditions = "customer IN ('customer_1', 'customer_2') and total BETWEEN 0 AND 999"
+    assert checks.assumption == f"every row of orders has {conditions}, or NULL"
+
+
+def test_placeholders_of_many_columns_are_small() -> None:
+    """The state has an entry for each combination."""
+    rows = "SELECT customer, total, COUNT(*) AS n FROM orders GROUP BY customer, total"
+    found = repair(
+        f"SELECT * FROM (SELECT t.*, RANK() OVER (ORDER BY n) AS place FROM ({rows}) t) WHERE place < 4"
+    )
+    (numbers,) = (each for each in found if each.kind is RepairKind.CARDINALITY)
+    assert "'cardinality.customer' = '1000', 'cardinality.total' = '1000'" in numbers.sql
+    assert numbers.verdict is not None and (numbers.verdict.state.entries or 0) < 3_000_000
 
 
 def test_constants_lie_beyond_those_of_the_query() -> None:
