@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from millpond.analysis.reasons import join_words
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, Reason, Verdict
-from millpond.plan.state import Kept, KeptColumn
+from millpond.plan.state import Kept
 from millpond.query.aggregate_functions import APPROXIMATE
 from millpond.query.model import Query, Table
 from millpond.query.trace import list_selects
@@ -18,6 +18,7 @@ from millpond.query.trees import find_aggregates
 _LEAST_WIDTH = 24  # of the text behind the columns of a table
 # The most reasons and the most lines about what is kept that are shown; the JSON output has them all.
 _MAX_LINES = 12
+_MAX_VALUES = 5  # the most values of a column that are listed, unless there is only one more
 _KEEPS = {
     "count": "number of rows",
     "matches": "number of matches",
@@ -176,15 +177,72 @@ def list_kept(verdict: Verdict) -> list[tuple[str, str, str]]:
     aliases: dict[str | None, set[str | None]] = {}
     for kept in verdict.state.streams:
         aliases.setdefault(kept.stream, set()).add(kept.alias)
-    sizes: dict[tuple[str, str], int | None] = {}
+    sizes: dict[_KeptLine, int | None] = {}
     for kept in verdict.state.streams:
-        line = (_render_kept_name(kept, aliases), _render_kept_text(kept))
-        known = sizes.get(line, 0)
-        sizes[line] = None if kept.entries is None or known is None else known + kept.entries
+        line = _describe_kept(kept, _render_kept_name(kept, aliases))
+        sizes[line] = _add_sizes([sizes.get(line, 0), kept.entries])
     return [
-        (name, "finite" if n is None else _plural(n, "entry", "entries"), text)
-        for (name, text), n in sizes.items()
+        (line.name, "finite" if n is None else _plural(n, "entry", "entries"), line.text)
+        for line, n in _merge_constants(sizes).items()
     ]
+
+
+class _KeptLine(NamedTuple):
+    """What is kept of the stream ``name``: for each value of some columns, where others have one value."""
+
+    name: str
+    what: str
+    several: tuple[tuple[str, str], ...]  # columns and their values
+    single: tuple[tuple[str, str], ...]  # columns and their value
+
+    @property
+    def text(self) -> str:
+        several = [f"{column} ({values})" for column, values in self.several]
+        per = f" for each {join_words(several)}" if several else ""
+        single = [f"{column} {'is' if value == 'NULL' else '='} {value}" for column, value in self.single]
+        where = f", where {join_words(single)}" if single else ""
+        return self.what + per + where
+
+
+def _describe_kept(kept: Kept, name: str) -> _KeptLine:
+    what = [_KEEPS.get(each, each) for each in kept.keeps]
+    if len(what) > 1 and kept.keeps[0] == "presence":
+        what[0] = "a row"
+    several = tuple((c.name, c.description) for c in kept.columns if c.classes > 1)
+    single = tuple((c.name, c.description) for c in kept.columns if c.classes == 1)
+    return _KeptLine(name, join_words(what), several, single)
+
+
+def _merge_constants(sizes: Mapping[_KeptLine, int | None]) -> dict[_KeptLine, int | None]:
+    """Make one line of those that differ only in the value of one column: a line for each of its values."""
+    for column in dict.fromkeys(column for line in sizes for column, _ in line.single):
+        alike: dict[tuple[_KeptLine, bool], dict[str, _KeptLine]] = {}  # by the rest of a line: by value
+        for line in sizes:
+            value = dict(line.single).get(column)
+            rest = line._replace(single=tuple(pair for pair in line.single if pair[0] != column))
+            alike.setdefault((rest, value is None), {})[value or ""] = line
+        merged: dict[_KeptLine, int | None] = {}
+        for (rest, _), lines in alike.items():
+            several = (*rest.several, (column, _list_values(list(lines))))
+            whole = rest._replace(several=several) if len(lines) > 1 else next(iter(lines.values()))
+            merged[whole] = _add_sizes([sizes[line] for line in lines.values()])
+        sizes = merged
+    return dict(sizes)
+
+
+def _add_sizes(sizes: Sequence[int | None]) -> int | None:
+    """The sum; None if one of the sizes depends on the data."""
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def _list_values(values: Sequence[str]) -> str:
+    """
+    >>> _list_values(["'OR'", "'ID'"]), _list_values(list("12345678"))
+    ("'OR' and 'ID'", '1, 2, 3, 4, 5 and 3 others')
+    """
+    others = len(values) - _MAX_VALUES
+    return join_words(values if others <= 1 else [*values[:_MAX_VALUES], f"{others} others"])
 
 
 def _render_kept_lines(verdict: Verdict) -> list[_Line]:
@@ -243,21 +301,6 @@ def _render_kept_name(kept: Kept, aliases: Mapping[str | None, set[str | None]])
     if kept.stream is None:
         return "answer"
     return kept.stream if len(aliases[kept.stream]) == 1 else f"{kept.stream} as {kept.alias}"
-
-
-def _render_kept_text(kept: Kept) -> str:
-    what = [_KEEPS.get(each, each) for each in kept.keeps]
-    if len(what) > 1 and kept.keeps[0] == "presence":
-        what[0] = "a row"
-    several = [f"{c.name} ({c.description})" for c in kept.columns if c.classes > 1]
-    per = f" for each {join_words(several)}" if several else ""
-    single = [_pinned_text(c) for c in kept.columns if c.classes == 1]
-    where = f", where {join_words(single)}" if single else ""
-    return join_words(what) + per + where
-
-
-def _pinned_text(column: KeptColumn) -> str:
-    return f"{column.name} {'is' if column.description == 'NULL' else '='} {column.description}"
 
 
 def _plural(n: int, one: str, many: str) -> str:

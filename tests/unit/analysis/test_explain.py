@@ -69,6 +69,25 @@ SNAPSHOTS = {
           answer  31 entries  rows already written for each DAY (2024-01-01 to
                               2024-01-31)""",
     ),
+    "listed values in one line, for each column of them": (
+        "SELECT DISTINCT NAME, H FROM U, V WHERE G = NAME AND NAME IN ('OR', 'ID') AND (H < 10 OR H = 20)",
+        """\
+        bounded: at most 46 entries, 544 bytes
+          U       20 entries  whether there was a row for each H (0 to 9)
+          V        2 entries  whether there was a row for each NAME ('OR' and 'ID')
+          U        2 entries  whether there was a row, where H = 20
+          answer  20 entries  rows already written for each H (0 to 9) and NAME ('OR'
+                              and 'ID')
+          answer   2 entries  rows already written for each NAME ('OR' and 'ID'),
+                              where H = 20""",
+    ),
+    "many listed values": (
+        "SELECT NAME, COUNT(*) FROM V WHERE NAME IN ('a', 'b', 'c', 'd', 'e', 'f', 'g') GROUP BY NAME",
+        """\
+        bounded: at most 7 entries, 168 bytes
+          V  7 entries  number of rows for each NAME ('a', 'b', 'c', 'd', 'e' and 2
+                        others)""",
+    ),
     "a self-join keeps its aliases": (
         "SELECT DISTINCT 1 FROM S x, S y WHERE x.A < y.B",
         """\
