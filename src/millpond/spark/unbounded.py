@@ -60,11 +60,11 @@ def _preview_budgets(query: Query, sample: Sample) -> str:
     rows = max(table.num_rows for table in sample.values())
     best = advice.suggested
     heading = f"With --memory, on the first {rows:,} rows of each stream ({best.results:,} results):"
-    lines = [f"  {each.memory:>9,}  {each.part:>8.1%} of the results" for each in advice.previews]
+    lines = [f"{each.memory:>9,} tuples find {each.part:>6.1%} of the results" for each in advice.previews]
     if advice.grows:
         last = (
-            f"No budget finds nearly all results for ever: longer streams need more than {best.memory:,} "
-            f"tuples.\nStart with --memory {best.memory}; the run says what it misses."
+            f"No budget finds nearly all results for ever: longer streams need more tuples.\n"
+            f"Start with --memory {best.memory}; the run says what it misses."
         )
     else:
         last = (

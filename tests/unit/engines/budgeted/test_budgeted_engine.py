@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from datetime import datetime, timedelta
 from itertools import count
@@ -17,6 +18,7 @@ from millpond.analysis.decide import decide
 from millpond.engines.budgeted.bloom_filter import create_bloom_filter
 from millpond.engines.budgeted.budget_preview import preview_budgets
 from millpond.engines.budgeted.distinct_and_groups import DistinctRows
+from millpond.errors import NotBoundedError
 from millpond.frontend.parse import parse
 from millpond.lab.simulate import join_player
 from millpond.lab.workloads import SYNTHETIC, Workload
@@ -324,6 +326,23 @@ def test_a_preview_says_whether_longer_streams_need_more_memory(grows: bool) -> 
     advice = preview_budgets(query, streams)
     assert advice is not None and advice.grows is grows
     assert (advice.suggested.memory > 600) is grows
+
+
+def test_a_refusal_shows_what_budgets_find_and_suggests_one(tmp_path: Path) -> None:
+    tables = []
+    for name in ("clicks", "orders"):
+        (tmp_path / name).mkdir()
+        rows = "".join(f'{{"customer": {i // 2}}}\n' for i in range(300))
+        (tmp_path / name / "0.json").write_text(rows)
+        tables.append(f"CREATE STREAMING TABLE {name} (customer INT) USING json OPTIONS (path '{name}');")
+    join = "SELECT c.customer FROM clicks c, orders o WHERE c.customer = o.customer"
+    with pytest.raises(NotBoundedError) as refusal:
+        admit(decide(parse(f"{' '.join(tables)} {join}")[0]), folder=tmp_path)
+    heading, *budgets, _, advice = refusal.value.explanation.partition("With ")[2].splitlines()
+    assert heading == "--memory, on the first 300 rows of each stream (600 results):"
+    found = [re.fullmatch(r" +([\d,]+) tuples find +([\d.]+)% of the results", line) for line in budgets]
+    assert found[-1] is not None and float(found[-1][2]) >= 99
+    assert advice.startswith(f"Start with --memory {found[-1][1]}: ")
 
 
 @pytest.mark.parametrize(("format_", "options"), [("json", ""), ("csv", ", header 'true'"), ("parquet", "")])
