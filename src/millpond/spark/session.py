@@ -93,16 +93,23 @@ def set_partitions(spark: SparkSession, partitions: int | None) -> None:
 
 @contextmanager
 def _mute_logs() -> Iterator[None]:
-    """Keep PySpark from logging the exceptions that it raises."""
+    """Keep PySpark from logging the exceptions that it raises.
+
+    Uses may nest or overlap: each has a filter of its own, because a logger holds equal filters only once.
+    """
+
+    def is_wanted(record: logging.LogRecord) -> bool:
+        return _is_not_from_spark(record)
+
     loggers = [logging.getLogger(name) for name in (None, "py4j.clientserver", "py4j.java_gateway")]
     loggers += [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
     for logger in loggers:
-        logger.addFilter(_is_not_from_spark)
+        logger.addFilter(is_wanted)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeFilter(_is_not_from_spark)
+            logger.removeFilter(is_wanted)
 
 
 def _is_not_from_spark(record: logging.LogRecord) -> bool:
