@@ -18,6 +18,7 @@ from millpond.query.result_times import find_final_buckets, find_moments
 from millpond.query.trees import is_aggregate
 
 _TIME_FIRST = "ORDER BY without LIMIT is only supported if it starts with the time of the rows, ascending"
+_TIME_REMEDY = "leave it out, or add LIMIT n"
 
 
 def read_ending(statement: Statement, query: Query, order: exp.Expr | None, limit: exp.Expr | None) -> Query:
@@ -32,7 +33,7 @@ def read_ending(statement: Statement, query: Query, order: exp.Expr | None, limi
     keys = tuple(_read_key(statement, each, query) for each in order.expressions)
     first = keys[0]
     if first.descending or first.column not in _find_time_columns(query):
-        raise SqlError(_TIME_FIRST, statement.keyword_at(order, "ORDER"))
+        raise SqlError(_TIME_FIRST, statement.keyword_at(order, "ORDER"), _TIME_REMEDY)
     return replace(query, order_by=keys)
 
 

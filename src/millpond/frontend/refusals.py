@@ -161,6 +161,7 @@ _CLOCK_WORDS = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME")  # these ne
 _CLOCK_NAMES = ("NOW", "GETDATE", "SYSDATE", "CURRENT_WATERMARK", "PROCTIME")
 _RANDOM_NAMES = ("MONOTONICALLY_INCREASING_ID", "SPARK_PARTITION_ID", "INPUT_FILE_NAME")
 _CLOCK = "is the current time, which is not supported: the answer would change although no row arrives"
+_CLOCK_REMEDY = "compare with the time of other rows, or group by a time window: window(at, '15 minutes')"
 _RANDOM = "is not supported: its value does not follow from the row"
 _SEVERAL_ROWS = "is not supported: it makes several rows of one"
 # Statements that start with something else than CREATE or SELECT.
@@ -208,7 +209,7 @@ def _function_error(statement: Statement, node: exp.Func) -> SqlError:
     if isinstance(node.parent, exp.Dot) and node is node.parent.expression:
         return SqlError(f"the function {name} after a dot is not supported", place)
     if isinstance(node, CLOCK_FUNCTIONS) or called in _CLOCK_NAMES:
-        return SqlError(f"{name} {_CLOCK}", place)
+        return SqlError(f"{name} {_CLOCK}", place, _CLOCK_REMEDY)
     if isinstance(node, RANDOM_FUNCTIONS) or called in _RANDOM_NAMES:
         return SqlError(f"the function {name} {_RANDOM}", place)
     if isinstance(node, exp.UDTF):

@@ -138,19 +138,18 @@ def _make_window(
     after = f"{late} BETWEEN {early} AND {early} + {LENGTH}"
     around = f"{late} BETWEEN {early} - {LENGTH} AND {early} + {LENGTH}"
     is_compared = _compares_times(subject)
-    words = "within 1 hour of each other" if is_compared else "up to 1 hour later"
-    pair = f"rows of {first.table.name} and {second.table.name}"
-    if not is_compared:
-        pair = f"a row of {first.table.name} with rows of {second.table.name}"
+    directed = f"a row of {first.table.name} with rows of {second.table.name}"
+    around_words = f"rows of {first.table.name} and {second.table.name} within 1 hour of each other"
     needed = "".join(dict.fromkeys((first.needed, second.needed)))
     is_outer = not second.source.inner or not first.source.inner
 
-    def make(condition: str, words: str) -> Change:
+    def make(condition: str, matched: str) -> Change:
+        note = " (1 hour is a placeholder)" if LENGTH in condition else ""
         edits, additions = _place_condition(select, second, condition)
         return Change(
             max(first.kind, second.kind, key=lambda kind: kind is RepairKind.WATERMARK),
-            f"{needed}match {{}} (1 hour is a placeholder)",
-            f"{pair} {words}",
+            f"{needed}match {{}}{note}",
+            matched,
             Meaning.CHANGED if is_outer else Meaning.FEWER,
             edits=edits,
             additions=(*first.declaration, *second.declaration, *additions),
@@ -158,13 +157,15 @@ def _make_window(
             times=(*first.times, *second.times),
         )
 
+    later = f"{directed} up to 1 hour later"
     halves = [
-        make(f"{late} <= {early} + {LENGTH}", "up to 1 hour later"),
-        make(f"{early} <= {late} + {LENGTH}", "up to 1 hour earlier"),
+        make(f"{late} <= {early} + {LENGTH}", later),
+        make(f"{early} <= {late} + {LENGTH}", f"{directed} up to 1 hour earlier"),
     ]
     if not is_compared:
-        halves.append(make(f"{late} >= {early}", "at the same time or later"))
-    return replace(make(around if is_compared else after, words), narrower=tuple(halves))
+        halves.append(make(f"{late} >= {early}", f"{directed} at the same time or later"))
+    whole = make(around, around_words) if is_compared else make(after, later)
+    return replace(whole, narrower=tuple(halves))
 
 
 def _place_condition(
