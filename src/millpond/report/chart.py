@@ -12,7 +12,7 @@ from math import ceil, floor, log10
 
 # Lengths in pixels.
 _WIDTH, _HEIGHT = 440.0, 270.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 14.0, 34.0, 46.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 18.0, 34.0, 46.0
 _LEAST_DISTANCE = 16.0  # between the names of two lines
 _MOST_NAME = 48
 
@@ -87,7 +87,7 @@ def describe_chart(chart: Chart) -> str:
     """
     lines = [f"{chart.y_name} against {chart.x_name}."]
     for each in chart.series:
-        if each.points:
+        if each.points and each.name:
             ends = dict.fromkeys((each.points[0], each.points[-1]))
             shown = ", ".join(f"{show_number(y)} at {show_number(x)}" for x, y in ends)
             lines.append(f"{each.name}: {shown}.")

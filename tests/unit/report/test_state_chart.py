@@ -17,6 +17,7 @@ CREATE STREAMING TABLE orders (user_id INT, amount INT, at TIMESTAMP)
 CREATE TABLE users (user_id INT, name STRING);
 """
 WINDOW = "o.at BETWEEN c.at AND c.at + INTERVAL 1 MINUTE"
+LONG_WINDOW = WINDOW.replace("1 MINUTE", "50 WEEKS")
 
 
 def check(query: str) -> Verdict:
@@ -37,15 +38,42 @@ def test_a_bounded_query_has_its_bound_and_a_join_of_spark_keeps_every_row() -> 
     growth = find_growth(verdict)
     assert growth is not None and verdict.state.entries is not None
     lines = {series.name: series.points for series in growth.chart.series}
-    assert {y for _, y in lines["this query, at most"]} == {float(verdict.state.entries)}
+    assert lines["this query"][0][1] < lines["this query"][-1][1] == verdict.state.entries
     assert lines["Spark's own plan (model)"][-1][1] >= 1e6
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT c.price FROM clicks c, orders o WHERE c.price = o.amount AND {WINDOW}",
+        f"SELECT c.price FROM clicks c, orders o WHERE c.price = o.amount AND {LONG_WINDOW}",
+        "SELECT country, COUNT(*), SUM(price) FROM clicks GROUP BY country",
+        "SELECT SUM(price) FROM clicks",
+    ],
+)
+def test_a_query_keeps_no_more_than_it_has_read_until_its_limit_is_reached(query: str) -> None:
+    """The limit is a line of its own: it is no state of a short stream."""
+    verdict = check(query)
+    growth = find_growth(verdict)
+    assert growth is not None
+    limit = verdict.state.entries
+    lines = {series.name: series.points for series in growth.chart.series}
+    line = lines["this query"]
+    parts = sum(len(kept.keeps) for kept in verdict.state.streams)
+    assert all(y <= min(x * parts, limit or 0) for x, y in line)
+    assert [y for _, y in line] == sorted(y for _, y in line) and line[-1][1] == limit
+    if line[0][1] != limit:
+        (dotted,) = (series for series in growth.chart.series if series.dashes == "dotted")
+        (start, first), (reached, last) = dotted.points
+        assert first == last == limit and start == 1
+        assert reached == next(x for x, y in line if y == limit)
 
 
 def test_an_unbounded_query_has_the_rows_that_its_witnesses_prove() -> None:
     lines = find_lines("SELECT DISTINCT price FROM clicks")
     assert [y for _, y in lines[""]] == [1, 3, 10]
     assert lines["every program, at least"][-1] == (1e6, 1e6)
-    assert "this query, at most" not in lines
+    assert "this query" not in lines
 
 
 def test_a_rate_is_assumed_where_none_is_declared() -> None:
@@ -58,7 +86,8 @@ def test_a_rate_is_assumed_where_none_is_declared() -> None:
     growth = find_growth(verdict)
     assert growth is not None
     # 100 rows a second of stream a for 10 seconds, and those of the current moment.
-    assert growth.chart.series[-1].points[0][1] == pytest.approx(1000, rel=0.2)
+    (line,) = (series for series in growth.chart.series if series.name == "this query")
+    assert line.points[-1][1] == pytest.approx(1000, rel=0.2)
     assert any("100 rows per second is assumed" in note for note in growth.notes)
 
 
