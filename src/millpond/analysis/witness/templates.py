@@ -267,7 +267,9 @@ class _Search:
             own = {column for owner, column in keys if owner == name}
             others = frozenset(c.name for c in free) - own
             uniques = [others - levels - named, frozenset[str](), others - levels]
-            for count, before, unique in product(counts, befores, dict.fromkeys(uniques)):
+            # Rows of the setup cost most: there are some for each optional row.
+            sizes = sorted(product(counts, befores), key=lambda size: size[0] + CONFIRMED[-1] * size[1])
+            for (count, before), unique in product(sizes, dict.fromkeys(uniques)):
                 for slope, rise in product((0, 1, -1), (1, -1, 0)):
                     template = Template(
                         base, self.tables, name, keys, unique, levels - own, slope, rise, count, before
