@@ -5,7 +5,8 @@ Functions that neither sqlglot nor this list has might be aggregates, or make se
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -29,25 +30,41 @@ _BY_TYPE = {
     "to_varchar try_parse_url try_url_decode try_validate_utf8 url_decode url_encode validate_utf8 "
     "xpath_string",
     "INT": "cardinality date_part datepart find_in_set hash json_array_length octet_length weekday xpath_int",
+    "SMALLINT": "xpath_short",
     "BIGINT": "crc32 xpath_long xxhash64",
+    "FLOAT": "xpath_float",
+    "BINARY": "aes_decrypt aes_encrypt hmac try_aes_decrypt try_to_binary",
+    "ARRAY<ARRAY<STRING>>": "sentences",
+    "ARRAY<STRING>": "xpath",
     "DOUBLE": "expm1 hypot jaro_winkler_similarity log1p xpath_double xpath_number",
     "BOOLEAN": "arrays_overlap between forall is_valid_utf8 isnotnull isnull luhn_check regexp xpath_boolean",
     "DATE": "make_date try_to_date",
     "TIMESTAMP": "make_timestamp_ltz timestamp_micros timestamp_millis timestamp_seconds to_timestamp_ltz "
     "try_make_timestamp try_make_timestamp_ltz try_to_timestamp",
-    _LIKE_ARGUMENT: "bround nullifzero pmod positive shiftrightunsigned try_mod zeroifnull",
-    _NESTED: "array_insert array_repeat array_union from_csv from_xml get map_concat map_entries map_filter "
-    "map_values map_zip_with sentences transform_keys transform_values xpath zip_with",
+    _LIKE_ARGUMENT: "array_union bround map_concat map_filter nullifzero pmod positive shiftrightunsigned "
+    "try_mod zeroifnull",
+    _NESTED: "array_repeat from_csv from_xml get map_entries map_values map_zip_with transform_keys "
+    "transform_values zip_with",
 }
 # The types of functions that sqlglot reads, but does not know the type of.
 _UNTYPED: dict[type[exp.Expr], str] = {
     **dict.fromkeys((exp.ParseUrl, exp.SubstringIndex, exp.SplitPart, exp.RegexpSubstr), "STRING"),
     **dict.fromkeys((exp.Decode, exp.Elt), "STRING"),
-    **dict.fromkeys((exp.RegexpCount, exp.BitwiseCount), "INT"),
-    exp.WidthBucket: "BIGINT",
-    exp.Rint: "DOUBLE",
+    **dict.fromkeys((exp.RegexpCount, exp.RegexpInstr, exp.BitwiseCount), "INT"),
+    **dict.fromkeys((exp.RegexpExtractAll, exp.JSONKeys), "ARRAY<STRING>"),
+    **dict.fromkeys((exp.WidthBucket, exp.ArrayPosition), "BIGINT"),
+    exp.DateTrunc: "DATE",  # trunc; date_trunc is another node
+    **dict.fromkeys((exp.Rint, exp.Csc), "DOUBLE"),
+    exp.TimestampFromParts: "TIMESTAMP",
     **dict.fromkeys((exp.MapContainsKey, exp.EqualNull), "BOOLEAN"),
     exp.FromTimeZone: "TIMESTAMP",
+}
+# Functions of an array whose value has the type of the array.
+_OF_ARRAYS = (exp.ArrayRemove, exp.ArrayAppend, exp.ArrayPrepend, exp.ArrayInsert)
+_SAFE: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.SafeAdd: exp.Add,
+    exp.SafeSubtract: exp.Sub,
+    exp.SafeMultiply: exp.Mul,
 }
 _TYPES = {name: type_ for type_, names in _BY_TYPE.items() for name in names.split()}
 # The functions of users, with the types of their values, in the text that is being read.
@@ -142,48 +159,108 @@ def _find_type_name(call: exp.Anonymous) -> str | None:
 
 def make_typable(node: exp.Expr) -> exp.Expr:
     """An expression of the same type, in which sqlglot knows the types of all calls that are known here."""
+    return node.transform(_make_call_typable)
 
-    def change(each: exp.Expr) -> exp.Expr:
-        if isinstance(each, exp.Anonymous):
-            type_name = _find_type_name(each) or _NESTED
-            if type_name is _LIKE_ARGUMENT and each.expressions:
-                return make_typable(each.expressions[0])
-            return each if type_name in (_LIKE_ARGUMENT, _NESTED) else _value_of(type_name)
-        if isinstance(each, exp.Literal) and (number := find_literal_type(each)) is not None:
-            return _value_of(number)
-        if type(each) in _UNTYPED:
-            return _value_of(_UNTYPED[type(each)])
-        if isinstance(each, exp.FromJson) and isinstance(each.expression, exp.Literal):
-            type_ = read_schema(each.expression.name)
-            return _value_of(type_) if type_ is not None else each
-        if isinstance(each, exp.Nvl2) or (isinstance(each, exp.If) and not isinstance(each.parent, exp.Case)):
-            values = [make_typable(each.args[key]) for key in ("true", "false") if each.args.get(key)]
-            return exp.Case(ifs=[exp.If(this=exp.true(), true=values[0])], default=(*values, None)[1])
-        return each
 
-    return node.transform(change)
+def _make_call_typable(node: exp.Expr) -> exp.Expr:
+    if isinstance(node, exp.Anonymous):
+        return _make_named_call_typable(node)
+    if isinstance(node, exp.Literal) and (number := find_literal_type(node)) is not None:
+        return _value_of(number)
+    if type(node) in _UNTYPED:
+        return _value_of(_UNTYPED[type(node)])
+    if type(node) in _SAFE:
+        operands = {key: make_typable(node.args[key]) for key in ("this", "expression")}
+        return exp.Paren(this=_SAFE[type(node)](**operands))
+    if isinstance(node, _OF_ARRAYS):
+        return make_typable(node.this)
+    if isinstance(node, exp.Reduce) and node.args.get("finish") is None:
+        return make_typable(node.args["initial"])
+    if isinstance(node, exp.FromJson) and isinstance(node.expression, exp.Literal):
+        type_ = read_schema(node.expression.name)
+        return _value_of(type_) if type_ is not None else node
+    if isinstance(node, exp.DecodeCase):  # decode(x, key, value, …, default)
+        values = [*node.expressions[2::2], *(node.expressions[-1:] if len(node.expressions) % 2 == 0 else ())]
+        return _choose([make_typable(each) for each in values])
+    if isinstance(node, exp.Nvl2) or (isinstance(node, exp.If) and not isinstance(node.parent, exp.Case)):
+        return _choose([make_typable(node.args[key]) for key in ("true", "false") if node.args.get(key)])
+    return node
+
+
+def _make_named_call_typable(node: exp.Anonymous) -> exp.Expr:
+    name, arguments = node.name.lower(), node.expressions
+    type_name = _find_type_name(node) or _NESTED
+    if type_name is _LIKE_ARGUMENT and arguments:
+        return make_typable(arguments[0])
+    match name, arguments:
+        case "get", [array, _]:
+            return exp.Bracket(this=make_typable(array), expressions=[exp.Literal.number(0)])
+        case "array_repeat", [element, _]:
+            return exp.Array(expressions=[make_typable(element)])
+        case "from_csv", [_, exp.Literal() as schema, *_]:
+            type_ = read_schema(schema.name)
+            return _value_of(type_) if type_ is not None else node
+    return node if type_name in (_LIKE_ARGUMENT, _NESTED) else _value_of(type_name)
+
+
+def _choose(values: Sequence[exp.Expr]) -> exp.Expr:
+    """A CASE with these values."""
+    branches = [exp.If(this=exp.true(), true=value) for value in values]
+    return exp.Case(ifs=branches)
 
 
 def correct_types(node: exp.Expr) -> exp.Expr | None:
     """An expression of the right type where sqlglot is wrong, given one with sqlglot's types; None if it is
-    right: for elements of maps, and for numbers that are computed, chosen or rounded."""
+    right: for parts of arrays and maps, and for numbers that are computed, chosen or rounded."""
     for each in reversed([*node.bfs()]):  # operands first
         found = _find_right_type(each)
-        if found is not None and found != each.type:
-            value = _value_of(found)
+        made = _value_of(found) if found is not None and found != each.type else _expand_transform(each)
+        if made is not None:
             if each is node:
-                return value
-            each.replace(value)
+                return made
+            each.replace(made)
             return node
     return None
+
+
+def _expand_transform(node: exp.Expr) -> exp.Expr | None:
+    """``transform(array, x -> f(x))`` as an array of f(x), where x has the type of the array's elements."""
+    if not isinstance(node, exp.Transform) or not isinstance(node.expression, exp.Lambda):
+        return None
+    element = _find_parameter(node.this, exp.DType.ARRAY, 0)
+    names = [each.name for each in node.expression.expressions]
+    if element is None or not names:
+        return None
+    values = {names[0]: _value_of(element), **dict.fromkeys(names[1:], _value_of("INT"))}
+
+    def fill(each: exp.Expr) -> exp.Expr:
+        is_parameter = isinstance(each, exp.Column | exp.Identifier) and each.name in values
+        return values[each.name].copy() if is_parameter else each
+
+    return exp.Array(expressions=[node.expression.this.transform(fill)])
+
+
+def _find_parameter(node: exp.Expr, kind: exp.DType, index: int) -> exp.DataType | None:
+    """The type of the elements of an array, or of the keys (0) or values (1) of a map."""
+    type_ = node.type
+    if type_ is None or type_.this is not kind or len(type_.expressions) <= index:
+        return None
+    return type_.expressions[index] if isinstance(type_.expressions[index], exp.DataType) else None
 
 
 def _find_right_type(node: exp.Expr) -> exp.DataType | None:
     """The type of a node by those of its operands, if it is one of the nodes that sqlglot can get wrong."""
     if isinstance(node, exp.Bracket):
-        type_ = node.this.type
-        is_map = type_ is not None and type_.this is exp.DType.MAP and len(type_.expressions) == 2
-        return type_.expressions[1] if is_map else None
+        return _find_parameter(node.this, exp.DType.MAP, 1)
+    if isinstance(node, exp.ArrayMax | exp.ArrayMin | exp.Flatten):
+        return _find_parameter(node.this, exp.DType.ARRAY, 0)
+    if isinstance(node, exp.MapKeys):
+        return _make_array(_find_parameter(node.this, exp.DType.MAP, 0))
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "map_values":
+        return _make_array(_find_parameter(node.expressions[0], exp.DType.MAP, 1))
+    if isinstance(node, exp.Concat):
+        first = node.expressions[0].type
+        return first if first is not None and first.this is exp.DType.ARRAY else None
     if isinstance(node, exp.Round | exp.Ceil | exp.Floor):
         return find_rounded_type(node)
     if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod):
@@ -193,13 +270,21 @@ def _find_right_type(node: exp.Expr) -> exp.DataType | None:
     return None
 
 
+def _make_array(element: exp.DataType | None) -> exp.DataType | None:
+    if element is None:
+        return None
+    return exp.DataType(this=exp.DType.ARRAY, expressions=[element.copy()], nested=True)
+
+
 def _value_of(type_: str | exp.DataType) -> exp.Expr:
     return exp.Paren(this=exp.cast(exp.null(), type_, dialect="spark"))
 
 
 def read_schema(text: str) -> exp.DataType | None:
     """The type that a schema of ``from_json`` describes: ``id INT, name STRING`` or ``ARRAY<INT>``."""
-    for written in (text, f"STRUCT<{text}>"):
+    struct = f"STRUCT<{text}>"
+    is_column = re.match(r"\s*(\w+|`[^`]*`)\s+\w", text)  # name INT
+    for written in (struct, text) if is_column else (text, struct):
         try:
             type_ = exp.DataType.build(written, dialect="spark")
         except SqlglotError:

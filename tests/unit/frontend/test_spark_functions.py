@@ -61,3 +61,36 @@ def test_decimals_have_the_type_that_spark_computes(expression: str, type_: str)
     [query] = parse(f"{PAYMENTS} SELECT id FROM payments WHERE abs({expression}) > 1")
     ((column,),) = (table.derived for table in query.tables.values())
     assert column.type.name == type_
+
+
+ARRAYS = (
+    "CREATE STREAMING TABLE carts (id INT, prices ARRAY<INT>, notes MAP<STRING, DATE>, raw STRING, day DATE);"
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "type_"),
+    [
+        ("array_max(prices)", "INT"),
+        ("get(prices, 0)", "INT"),
+        ("array_position(prices, 3)", "BIGINT"),
+        ("array_remove(prices, 3)", "ARRAY<INT>"),
+        ("array_union(prices, array(1))", "ARRAY<INT>"),
+        ("concat(prices, array(1))", "ARRAY<INT>"),
+        ("transform(prices, p -> p * 1.5)", "ARRAY<DECIMAL(13, 1)>"),
+        ("transform(prices, (p, i) -> concat('no ', i))", "ARRAY<STRING>"),
+        ("aggregate(prices, 0, (total, p) -> total + p)", "INT"),
+        ("map_keys(notes)", "ARRAY<STRING>"),
+        ("map_values(notes)[0]", "DATE"),
+        ("flatten(array(prices, prices))", "ARRAY<INT>"),
+        ("array_repeat(raw, 2)", "ARRAY<STRING>"),
+        ("try_add(id, 1)", "INT"),
+        ("decode(id, 1, 'one', 2, 'two', 'many')", "STRING"),
+        ("from_csv(raw, 'time TIMESTAMP')", "STRUCT<time: TIMESTAMP>"),
+        ("trunc(day, 'MM')", "DATE"),
+    ],
+)
+def test_the_types_of_arrays_and_maps(call: str, type_: str) -> None:
+    [query] = parse(f"{CARTS} SELECT {call} AS v FROM carts")
+    ((column,),) = (table.derived for table in query.tables.values())
+    assert column.type.name == type_
