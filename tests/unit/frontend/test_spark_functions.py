@@ -63,7 +63,7 @@ def test_decimals_have_the_type_that_spark_computes(expression: str, type_: str)
     assert column.type.name == type_
 
 
-ARRAYS = (
+CARTS = (
     "CREATE STREAMING TABLE carts (id INT, prices ARRAY<INT>, notes MAP<STRING, DATE>, raw STRING, day DATE);"
 )
 
