@@ -68,7 +68,7 @@ def _make_repair(subject: Subject, trials: Trials, changes: Sequence[Change]) ->
     meaning = max((change.meaning for change in changes), key=_MEANINGS.index)
     titles = _join_phrases((change.title, change.about) for change in changes)
     assumptions = _join_phrases((each.assumption, each.assumed) for each in changes if each.assumption)
-    title = "; ".join(titles)
+    title = "; ".join(_note_once(titles))
     return Repair(
         changes[0].kind,
         title[0].upper() + title[1:],
@@ -78,6 +78,15 @@ def _make_repair(subject: Subject, trials: Trials, changes: Sequence[Change]) ->
         apply_edits(subject.text, edits),
         trials.decide(changes),
     )
+
+
+def _note_once(titles: Sequence[str]) -> list[str]:
+    """The titles, of which only the last has a note in parentheses that several have."""
+    notes = [title[title.rindex(" (") :] if title.endswith(")") else "" for title in titles]
+    return [
+        title.removesuffix(note) if note in notes[number + 1 :] else title
+        for number, (title, note) in enumerate(zip(titles, notes, strict=True))
+    ]
 
 
 def _join_phrases(phrases: Iterable[tuple[str, str]]) -> list[str]:

@@ -192,6 +192,16 @@ def test_several_columns_of_one_kind_share_a_title() -> None:
     assert checks.assumption == f"every row of orders has {conditions}, or NULL"
 
 
+def test_a_placeholder_of_several_changes_is_explained_once() -> None:
+    ranked = (
+        "SELECT v.*, ROW_NUMBER() OVER (PARTITION BY v.visitor ORDER BY o.total) AS n FROM visits v, orders o"
+    )
+    ranked += " WHERE o.customer = v.visitor AND o.ordered_at BETWEEN v.came_at AND v.left_at"
+    first = repair(f"SELECT visitor FROM ({ranked}) WHERE n = 1")[0]
+    assert first.title.startswith("End the window a fixed time after v.came_at, not at left_at; start anew")
+    assert first.title.count("(1 hour is a placeholder)") == 1
+
+
 def test_placeholders_of_many_columns_are_small() -> None:
     """The state has an entry for each combination."""
     rows = "SELECT customer, total, COUNT(*) AS n FROM orders GROUP BY customer, total"
