@@ -17,8 +17,14 @@ from millpond.frontend.conditions import (
 )
 from millpond.frontend.constants import read_constant
 from millpond.frontend.expressions import Reader, has_aggregate, strip_parentheses
+from millpond.frontend.joint_arguments import JointArgumentError, refuse_lifted
 from millpond.frontend.refusals import UPSTREAM, accept_only, unsupported_error
-from millpond.frontend.row_expressions import find_obstacle, mark_as_read, read_row_expression
+from millpond.frontend.row_expressions import (
+    find_obstacle,
+    is_row_expression,
+    mark_as_read,
+    read_row_expression,
+)
 from millpond.frontend.scope import Scope
 from millpond.frontend.select_items import SelectItem
 from millpond.frontend.time_calls import is_window_call, read_time_call
@@ -159,6 +165,9 @@ def _find_group_column(scope: Scope, node: exp.Expr, items: Sequence[SelectItem]
     if derived is not None:
         assert isinstance(derived.expression, Ref)
         return derived.expression
+    if is_row_expression(target):  # over several tables, or over one that an outer join can replace by NULLs
+        refuse_lifted(scope, [target])
+        raise JointArgumentError(scope)
     obstacle = find_obstacle(target)
     is_named = isinstance(obstacle, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Func | exp.Window)
     if is_named and (isinstance(obstacle, exp.Window) or not has_aggregate(target)):

@@ -182,7 +182,7 @@ _WORDS = _TYPES | frozenset(
     WITH VIEW REPLACE TEMPORARY TEMP ORDER ASC DESC NULLS FIRST LAST LIMIT LATERAL
     INTERSECT EXCEPT MINUS
     CREATE STREAMING TABLE IF EXISTS CHECK CONSTRAINT USING OPTIONS TBLPROPERTIES COMMENT
-    ( ) , . * + - / % = == < <= > >= <> != !
+    ( ) , . * + - / % = == < <= > >= <> != ! ~
     """.split()  # noqa: SIM905 (a list of words reads better)
 )
 _AFTER_COMMA = frozenset((")", ",", "FROM", "WHERE", "GROUP BY", "HAVING", "UNION", ""))

@@ -51,6 +51,8 @@ def propose_value_pairs(source: WitnessSource) -> Iterator[tuple[dict[Ref, Fract
     for threshold in sorted(find_having_constants(source.select)):
         over, under = Fraction(threshold) + step, Fraction(threshold) - step
         pairs += [(over, under), (under, over)]
+        apart = low + 2 * abs(Fraction(threshold)) + step  # MAX(x) - MIN(x) > threshold
+        pairs += [(low, apart), (apart, low)]
     # If these do not fit the other conditions, try values next to one that does.
     own = (closure.solve(solve_anchors(source.regions), source.regions.part.apart) or {}).get(argument)
     if own is not None:
