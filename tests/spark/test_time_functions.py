@@ -24,11 +24,12 @@ from millpond.runtime.sql import Dialect, expression_sql
 from millpond.spark.answer import infer_result_schema
 from millpond.spark.sources.derived import add_derived_columns
 from millpond.spark.sources.opened import OpenSource
-from tests.support.time_functions import CALLS, SLIDING, WINDOWS, random_timestamps
+from tests.support.time_functions import CALLS, COMPOSED, SLIDING, WINDOWS, random_timestamps
 
 TABLE = Table("a", (Column("ts", TIMESTAMP),), True, time="ts")
 SELECTS = (
     f"SELECT ts, {', '.join(CALLS)} FROM a",
+    f"SELECT ts, {', '.join(COMPOSED)} FROM a",
     *(f"SELECT ts, window(ts, {each}) FROM a" for each in (*WINDOWS, *SLIDING)),
 )
 
@@ -90,7 +91,10 @@ def test_derived_columns_are_what_spark_computes(spark: SparkSession, zone: str)
 def test_facts_hold_and_buckets_end(spark: SparkSession, zone: str) -> None:
     """Facts hold in every zone; a bucket has one end, and no row of it comes later."""
     rows = open_rows(spark, random_timestamps(random.Random(15), 500))
-    plain = [(call,) for call in CALLS] + [("year(ts)", "month(ts)"), ("date(ts)", "hour(ts)", "minute(ts)")]
+    plain = [(call,) for call in (*CALLS, *COMPOSED)] + [
+        ("year(ts)", "month(ts)"),
+        ("date(ts)", "hour(ts)", "minute(ts)"),
+    ]
     plain += [(f"window(ts, {each})",) for each in WINDOWS]
     for buckets in (plain, [(f"window(ts, {SLIDING[1]})",)]):
         texts = [f"SELECT count(*) FROM a GROUP BY {', '.join(calls)}" for calls in buckets]
@@ -114,7 +118,9 @@ def test_facts_hold_and_buckets_end(spark: SparkSession, zone: str) -> None:
 
 def test_result_types_are_those_of_spark(spark: SparkSession) -> None:
     open_rows(spark, [datetime(2024, 1, 1)])
+    for select in SELECTS[:2]:
+        query = parse_query(select, {"a": TABLE})
+        wanted = [field.dataType for field in spark.sql(select).schema.fields]
+        assert [field.dataType for field in infer_result_schema(spark, query).fields] == wanted
     query = parse_query(SELECTS[0], {"a": TABLE})
-    wanted = [field.dataType for field in spark.sql(SELECTS[0]).schema.fields]
-    assert [field.dataType for field in infer_result_schema(spark, query).fields] == wanted
     assert list(query.columns) == unique_names(spark.sql(SELECTS[0]).columns)

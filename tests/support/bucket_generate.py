@@ -32,6 +32,8 @@ FUNCTIONS = (
     _same("CAST({} AS DATE)", 86_400),
     _same("date_format({}, 'yyyy-MM-dd HH:mm')", 60, ordered=False),
     _same("unix_seconds({})", 1),
+    _same("date_trunc('minute', {} + INTERVAL 20 SECONDS)", 60),
+    Function("floor(unix_seconds({}) / 7)", "(unix_seconds({0}) - unix_seconds({0}) % 7)", 7),
     Function("window({}, '7 seconds')", "(unix_seconds({0}) - unix_seconds({0}) % 7)", 7),
     Function("window({}, '3 seconds').end", "(unix_seconds({0}) - unix_seconds({0}) % 3 + 3)", 3),
 )

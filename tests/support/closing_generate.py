@@ -56,7 +56,9 @@ def random_closing_case(rng: random.Random) -> ClosingCase:
 
 
 def _random_bucket(rng: random.Random, time: str, number: int) -> _Bucket:
-    kind = rng.choice(["plain", "plain", "window", "window", "slide", "trunc", "fields", "format"])
+    kind = rng.choice(
+        ["plain", "plain", "window", "window", "slide", "trunc", "fields", "format", "shifted", "count"]
+    )
     width = rng.choice([2, 3, 5, 10])
     if kind == "window":
         call = f"window({time}, '{width} seconds')"
@@ -78,6 +80,17 @@ def _random_bucket(rng: random.Random, time: str, number: int) -> _Bucket:
     if kind == "format":
         call = f"date_format({time}, 'yyyy-MM-dd HH:mm')"
         return _Bucket((call,), (f"strftime({time}, '%Y-%m-%d %H:%M')",), (call,))
+    if kind == "shifted":
+        shift = rng.choice(["+ INTERVAL 20 SECONDS", "- INTERVAL 7 SECONDS", "+ INTERVAL 2 HOURS"])
+        call = rng.choice([f"{time} {shift}", f"date_trunc('minute', {time} {shift})"])
+        return _Bucket((call,), (call,), (call,))
+    if kind == "count":
+        count = f"floor(unix_seconds({time}) / {width})"
+        call = rng.choice([count, f"timestamp_seconds({count} * {width})"])
+        start = f"time_bucket(INTERVAL {width} SECONDS, {time}, TIMESTAMP '1970-01-01')"
+        return _Bucket(
+            (call,), (start if "timestamp" in call else f"epoch_us({start}) // {width}000000",), (call,)
+        )
     return _Bucket((time,), (time,), (time,))
 
 

@@ -31,7 +31,7 @@ class NativeCase:
 
 def random_native_case(rng: random.Random) -> NativeCase:
     """A query with a window, a session, a truncated timestamp or a timestamp that closes its results."""
-    kind = rng.choice(["window", "window", "session", "trunc", "timestamp", "distinct"])
+    kind = rng.choice(["window", "window", "session", "trunc", "shifted", "count", "timestamp", "distinct"])
     keys = rng.sample(["k", "g"], rng.randint(0, 2))
     where = rng.choice([*_FILTERS, "TRUE", "TRUE"])
     width = rng.choice([3, 5, 10, 60])
@@ -48,6 +48,13 @@ def random_native_case(rng: random.Random) -> NativeCase:
     elif kind == "trunc":
         start = "date_trunc('minute', ts)"
         shown, end, grouped = (start, start), f"{start} + INTERVAL 1 MINUTE", (start, start)
+    elif kind == "shifted":
+        start = "date_trunc('minute', ts + INTERVAL 20 SECONDS)"
+        shown, end, grouped = (start, start), f"{start} + INTERVAL 40 SECONDS", (start, start)
+    elif kind == "count":
+        start = f"time_bucket(INTERVAL {width} SECONDS, ts, TIMESTAMP '1970-01-01')"
+        call = f"timestamp_seconds(unix_timestamp(ts) DIV {width} * {width})"
+        shown, end, grouped = (call, start), f"{start} + INTERVAL {width} SECONDS", (call, start)
     else:
         shown, end, grouped = ("ts", "ts"), "ts + INTERVAL 1 MICROSECOND", ("ts", "ts")
     if kind == "distinct":

@@ -201,6 +201,8 @@ def _derive_fields(
         function, column = find_time_function(select, ref), stream.column(ref.column)
         if name == time or function is None or column.derivation is None or isinstance(function.unit, int):
             continue
+        if function.shift or function.lag:
+            continue
         if LONGEST[function.unit] < unit or function.unit == "week":
             continue
         texts = [
@@ -224,7 +226,8 @@ def _find_inner_point(select: Select, moment: Moment) -> tuple[int, int] | None:
         return 0, -moment.offset
     function = find_time_function(select, moment.ref)
     if function is not None and isinstance(function.unit, str) and moment.offset == 0:
-        return LONGEST[function.unit], 0
+        is_within = not function.shift and not function.lag
+        return (LONGEST[function.unit], 0) if is_within else None
     for unit, length in LONGEST.items():
         if moment.ref.column == f"end of {unit} of {table.time}" and moment.offset == 0:
             return length, -1

@@ -15,6 +15,7 @@ from math import ceil, floor
 
 from sqlglot import exp, parse_one
 
+from millpond.frontend.intervals import Length, read_interval, read_number, read_shift
 from millpond.frontend.scope import Scope
 from millpond.frontend.time_zones import find_slack
 from millpond.query.durations import parse_duration
@@ -36,14 +37,6 @@ _CLOCKS: dict[type[exp.Expr], int] = {
     exp.UnixMicros: 1,
 }
 _CASTS = {exp.DType.BIGINT: _SECOND, exp.DType.DOUBLE: _SECOND}
-# The least and the greatest length of units of the calendar, in UTC.
-_CALENDAR = {
-    "DAY": (_DAY, _DAY),
-    "WEEK": (7 * _DAY, 7 * _DAY),
-    "MONTH": (28 * _DAY, _MONTH),
-    "QUARTER": (3 * 28 * _DAY, 3 * _MONTH),
-    "YEAR": (365 * _DAY, 366 * _DAY),
-}
 # Units of timestampdiff whose length does not depend on the calendar, in UTC.
 _FIXED = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK")
 _LONGEST = 2**52
@@ -116,7 +109,10 @@ def rewrite_difference(scope: Scope, node: exp.Expr, whole: bool = True) -> exp.
     if node.meta.get(_KEPT):
         return None
     statement = scope.statement
-    found = find_differences(node, find_slack(statement.time_zone))
+    slack = find_slack(statement.time_zone)
+    found = find_differences(node, slack)
+    if not found and isinstance(node, exp.Between):
+        return _split_between(scope, node, slack)
     if not found or not all(_is_time(scope, s) for each in found for s in (each.later, each.earlier)):
         return None
     conditions: list[exp.Expr] = [
@@ -138,6 +134,22 @@ def rewrite_difference(scope: Scope, node: exp.Expr, whole: bool = True) -> exp.
     return joined
 
 
+def _split_between(scope: Scope, node: exp.Between, slack: int) -> exp.Expr | None:
+    """BETWEEN as two comparisons, if one of them is on the time between two timestamps."""
+    statement = scope.statement
+    halves: list[exp.Expr] = [
+        kind(this=statement.copy(node.this), expression=statement.copy(node.args[key]))
+        for kind, key in ((exp.GTE, "low"), (exp.LTE, "high"))
+    ]
+    if not any(find_differences(half, slack) for half in halves):
+        return None
+    both = exp.and_(*halves, copy=False)
+    for made in (*halves, both):
+        statement.place(made, node)
+    both.parent = node.parent  # its place in the statement
+    return both
+
+
 def is_rounded(scope: Scope, node: exp.Expr) -> bool:
     """Whether a condition compares a time between two timestamps up to a unit."""
     slack = find_slack(scope.statement.time_zone)
@@ -146,9 +158,10 @@ def is_rounded(scope: Scope, node: exp.Expr) -> bool:
 
 def _is_time(scope: Scope, node: exp.Expr) -> bool:
     """Whether an expression is a timestamp, plus or minus a constant."""
-    node = node.unnest()
-    if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression.unnest(), exp.Interval):
-        return _is_time(scope, node.this)
+    shifted = read_shift(node)
+    if shifted is not None and not shifted[1].is_exact(find_slack(scope.statement.time_zone)):
+        return False
+    node = node.unnest() if shifted is None else shifted[0]
     if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star) or not scope.knows(node):
         return False
     type_ = scope.resolve(node)[1].type
@@ -172,7 +185,7 @@ def _compare(
     """The differences that ``left / scale`` compares with a constant."""
     left, right = left.unnest(), right.unnest()
     if isinstance(left, exp.Div):
-        divisor = _read_number(left.expression)
+        divisor = read_number(left.expression)
         if divisor is not None and divisor > 0:
             yield from _compare(kind, left.this, right, slack, scale * divisor)
     elif isinstance(left, exp.Abs):
@@ -182,21 +195,42 @@ def _compare(
             *_compare(_MIRRORED[kind], left.this, below, slack, scale),
         ]
         yield from sides if len(sides) == 2 and kind in (exp.LT, exp.LTE) else ()
-    elif isinstance(left, exp.Sub) and isinstance(right, exp.Interval):
-        micros = parse_duration(f"{right.this.name} {right.text('unit')}")
-        if micros is not None and scale == 1:
-            yield _describe(_Measure(left.this, left.expression, 1), kind, Fraction(micros))
-    elif isinstance(right, exp.TimestampAdd) and right.text("unit").upper() in _CALENDAR:
-        units = _read_number(right.expression)
-        if units is not None and scale == 1 and kind is not exp.EQ:
-            ends = [int(units * each) for each in _CALENDAR[right.text("unit").upper()]]
-            is_upper, most = kind in (exp.LT, exp.LTE), max(ends) + slack
-            bound = TimeBound(exp.LTE, most) if is_upper else TimeBound(exp.GTE, min(ends) - slack)
-            yield TimeDifference(left, right.this, (bound,), False, max(most, 0), not is_upper)
+    elif isinstance(left, exp.Sub) and (length := read_interval(right)) is not None:
+        if length.fixed is not None and scale == 1:
+            yield _describe(_Measure(left.this, left.expression, 1), kind, Fraction(length.fixed))
+    elif (shifted := read_shift(right)) is not None:
+        earlier, length = shifted
+        if scale == 1 and not length.is_exact(slack):
+            yield _describe_calendar(left, earlier, kind, _find_extremes(length, slack))
     else:
-        measure, count = _find_measure(left, slack), _read_number(right)
+        measure, count = _find_measure(left, slack), read_number(right)
         if measure is not None and count is not None and abs(count * scale) < _LONGEST // measure.unit:
             yield _describe(measure, kind, count * scale)
+
+
+def _find_extremes(length: Length, slack: int) -> tuple[int, int]:
+    """The least and the most microseconds that a length of the calendar can have."""
+    years, months = divmod(abs(length.months), 12)
+    days = sorted(
+        each if length.months > 0 else -each
+        for each in (365 * years + 28 * months, 366 * years + 31 * months)
+    )
+    rest = length.days * _DAY + length.micros
+    return days[0] * _DAY + rest - slack, days[1] * _DAY + rest + slack
+
+
+def _describe_calendar(
+    later: exp.Expr, earlier: exp.Expr, kind: type[exp.Expr], extremes: tuple[int, int]
+) -> TimeDifference:
+    """A comparison with a timestamp plus a length of the calendar."""
+    least, most = extremes
+    bounds = []
+    if kind in (exp.LT, exp.LTE, exp.EQ):
+        bounds.append(TimeBound(exp.LTE, most))
+    if kind in (exp.GT, exp.GTE, exp.EQ):
+        bounds.append(TimeBound(exp.GTE, least))
+    is_far = kind in (exp.GT, exp.GTE)
+    return TimeDifference(later, earlier, tuple(bounds), False, max(most, 0), is_far)
 
 
 def _find_measure(node: exp.Expr, slack: int) -> _Measure | None:
@@ -275,24 +309,6 @@ def _bound_rounded(
         yield exp.LT, count + measure.above
     if kind in (exp.GT, exp.GTE, exp.EQ) and measure.below:
         yield exp.GT, count - measure.below
-
-
-def _read_number(node: exp.Expr) -> Fraction | None:
-    """The value of a constant: numbers, connected by + - * /."""
-    node = node.unnest()
-    if isinstance(node, exp.Literal) and not node.is_string:
-        return Fraction(node.this) if node.this.replace(".", "", 1).isdecimal() else None
-    if isinstance(node, exp.Neg):
-        inner = _read_number(node.this)
-        return None if inner is None else -inner
-    if not isinstance(node, exp.Add | exp.Sub | exp.Mul):
-        return None
-    left, right = _read_number(node.this), _read_number(node.expression)
-    if left is None or right is None:
-        return None
-    if isinstance(node, exp.Mul):
-        return left * right
-    return left + right if isinstance(node, exp.Add) else left - right
 
 
 def _unwrap(node: exp.Expr) -> exp.Expr:

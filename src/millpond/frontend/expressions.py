@@ -28,6 +28,7 @@ from millpond.frontend.row_expressions import (
 from millpond.frontend.scope import KeepBlockError, Scope, Source, SourceColumn, read_name
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.frontend.time_calls import pick_edge, read_time_call
+from millpond.frontend.time_counts import read_function_of_time
 from millpond.query.model import (
     Aggregate,
     Arithmetic,
@@ -119,6 +120,9 @@ def _bind(reader: Reader, node: exp.Expr) -> Bound:
     found = read_constant(reader.statement, node)
     if found:
         return found
+    moment = _bind_moment(reader, node)
+    if moment is not None:
+        return moment
     if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
         return _bind_column(reader, node)
     if reader.grouped is not None or _has_few_values(reader, node):  # GROUP BY A + 5, SELECT A % 5
@@ -138,6 +142,33 @@ def _bind(reader: Reader, node: exp.Expr) -> Bound:
         message = f"the condition {reader.statement.excerpt(node)} is not supported as a value"
         raise SqlError(message, reader.statement.at(node), "select its columns")
     raise unsupported_error(reader.statement, node if has_aggregate(node) else find_obstacle(node))
+
+
+def _bind_moment(reader: Reader, node: exp.Expr) -> Bound | None:
+    """A function of time, or a date or timestamp to which a length of time is added."""
+    found = None if isinstance(node, exp.Column) else read_function_of_time(reader.scope, node)
+    if found is not None and (reader.grouped is None or found.expression in reader.grouped):
+        return found
+    if not isinstance(node, exp.Add | exp.Sub | exp.TimestampAdd | exp.TsOrDsAdd):
+        return None
+    columns = [each for each in node.find_all(exp.Column) if not isinstance(each.this, exp.Star)]
+    is_distance = isinstance(node, exp.Sub) and node.expression.find(exp.Column) is not None
+    if is_distance or not all(map(reader.scope.knows, columns)):
+        return None
+    kinds = [reader.scope.resolve(each)[1].type for each in columns]
+    if not any(kind is not None and kind.family in (Family.DATE, Family.TIME) for kind in kinds):
+        return None
+    derived = find_derived(reader.scope, node)
+    is_moment = derived is not None and derived[1].type.family in (Family.DATE, Family.TIME)
+    return _bind_derived(reader, node) if is_moment else None
+
+
+def find_grouped_time(reader: Reader, node: exp.Expr) -> Bound | None:
+    """A function of time that the select groups by; None for any other expression."""
+    if isinstance(node, exp.Column) or reader.grouped is None or not is_row_expression(node):
+        return None
+    found = read_function_of_time(reader.scope, node)
+    return found if found is not None and found.expression in reader.grouped else None
 
 
 def _bind_derived(reader: Reader, node: exp.Expr) -> Bound | None:

@@ -27,7 +27,8 @@ from millpond.frontend.row_expressions import (
 )
 from millpond.frontend.scope import Scope
 from millpond.frontend.select_items import SelectItem
-from millpond.frontend.time_calls import is_window_call, read_time_call
+from millpond.frontend.time_calls import is_window_call
+from millpond.frontend.time_counts import read_function_of_time
 from millpond.query.model import (
     TRUE,
     And,
@@ -154,7 +155,7 @@ def _find_group_column(scope: Scope, node: exp.Expr, items: Sequence[SelectItem]
         target = strip_parentheses(statement, item.node)
     elif isinstance(target, exp.Column) and not target.args.get("table") and not scope.knows(target):
         target = strip_parentheses(statement, find_aliases(items).get(target.name.lower(), target))
-    called = read_time_call(scope, target, grouped=True)
+    called = read_function_of_time(scope, target, grouped=True)
     if (
         called is not None
     ):  # the end of a window, which is a fixed time after its start, gives the same groups

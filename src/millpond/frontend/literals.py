@@ -149,10 +149,12 @@ def to_double(literal: Literal) -> Literal:
 
 
 def negate(literal: Literal) -> Literal:
-    """``-x`` of a number or NULL; as in Spark, the least INT and BIGINT keep their type."""
+    """``-x`` of a number, a duration or NULL; as in Spark, the least INT and BIGINT keep their type."""
     value = literal.value
     if value is None:
         return literal
+    if isinstance(value, timedelta):
+        return Literal(-value, literal.type)
     assert isinstance(value, int | float | Decimal)
     if (value == 2**31 and literal.type is BIGINT) or (value == 2**63 and isinstance(value, Decimal)):
         return to_integer(-int(value))
@@ -165,6 +167,8 @@ def compute(operator: str, left: Literal, right: Literal) -> Literal:
     """A constant computed as Spark does in ANSI mode; ValueError where Spark would fail."""
     if left.value is None or right.value is None:
         return NULL
+    if isinstance(left.value, timedelta) and isinstance(right.value, timedelta) and operator in "+-":
+        return Literal(_OPERATIONS[operator](left.value, right.value), left.type)
     if isinstance(left.value, date) or isinstance(right.value, date):
         return _shift_day(operator, left, right)
     for side in (left, right):
@@ -208,6 +212,13 @@ def _shift_day(operator: str, left: Literal, right: Literal) -> Literal:
     if isinstance(right.value, date) and operator == "+":
         left, right = right, left
     day_, days = left.value, right.value
+    is_whole = isinstance(days, timedelta) and not days % timedelta(days=1)
+    if isinstance(days, timedelta) and operator in "+-" and (isinstance(day_, datetime) or is_whole):
+        assert isinstance(day_, date)
+        try:
+            return Literal(_OPERATIONS[operator](day_, days), left.type)
+        except OverflowError:
+            raise ValueError("is out of the range of timestamps") from None
     if isinstance(day_, datetime) or isinstance(days, datetime):
         raise ValueError("computes with a TIMESTAMP constant; write the result as TIMESTAMP '…'")
     is_shift = isinstance(day_, date) and isinstance(days, int) and not isinstance(days, bool)

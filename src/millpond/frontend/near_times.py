@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.simplify import simplify
 
 from millpond.frontend.counted_times import TimeDifference, find_differences
-from millpond.query.durations import parse_duration
+from millpond.frontend.intervals import read_shift
 from millpond.query.model import Table, Windowed
 from millpond.query.window_functions import is_earlier_time
 
@@ -99,7 +99,7 @@ def _read_atom(
 
 def _find_differences(atom: exp.Expr, time: str, earlier: str, slack: int) -> list[TimeDifference]:
     """The times between a row and an earlier one that a condition compares; empty if it reads others."""
-    kind, sides = type(atom), [_read_side(side) for side in (atom.this, atom.expression)]
+    kind, sides = type(atom), [_read_side(side, slack) for side in (atom.this, atom.expression)]
     left, right = sides
     if left is not None and right is not None:
         if left[0] == earlier:
@@ -113,18 +113,15 @@ def _find_differences(atom: exp.Expr, time: str, earlier: str, slack: int) -> li
     return found if fits else []
 
 
-def _read_side(node: exp.Expr) -> tuple[str, int] | None:
+def _read_side(node: exp.Expr, slack: int) -> tuple[str, int] | None:
     """A column plus a number of microseconds."""
     node = node.unnest()
     if isinstance(node, exp.Column):
         return node.name, 0
-    if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):
-        inner = _read_side(node.this)
-        micros = parse_duration(f"{node.expression.this.name} {node.expression.text('unit')}")
-        if inner is None or micros is None:
-            return None
-        return inner[0], inner[1] + (micros if isinstance(node, exp.Add) else -micros)
-    return None
+    shifted = read_shift(node)
+    if shifted is None or not isinstance(shifted[0], exp.Column) or not shifted[1].is_exact(slack):
+        return None
+    return shifted[0].name, shifted[1].fixed or 0
 
 
 def _is_column(node: exp.Expr, name: str) -> bool:

@@ -22,7 +22,8 @@ from millpond.frontend.row_expressions import find_obstacle, read_row_expression
 from millpond.frontend.scope import Scope, list_names, read_name
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import AGGREGATES, Statement
-from millpond.frontend.time_calls import add_bucket_ends, read_time_call
+from millpond.frontend.time_calls import add_bucket_ends
+from millpond.frontend.time_counts import read_function_of_time
 from millpond.query.durations import parse_duration
 from millpond.query.model import (
     TRUE,
@@ -257,7 +258,7 @@ class _OverReader:
         inner = node.find(exp.AggFunc, exp.Window)
         if inner is not None:
             raise unsupported_error(self.statement, inner)
-        bound = read_time_call(self.scope, node)
+        bound = read_function_of_time(self.scope, node)
         if bound is None and isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             ref, type_ = self.scope.find_column(node)
             return ref.column, type_

@@ -19,7 +19,14 @@ from sqlglot import exp
 from millpond.errors import SqlError, SqlNameError, SqlTypeError
 from millpond.frontend.constants import Bound
 from millpond.frontend.explode import is_explode, read_explode
-from millpond.frontend.expressions import Reader, bind, bind_star_column, has_aggregate, names_window
+from millpond.frontend.expressions import (
+    Reader,
+    bind,
+    bind_star_column,
+    find_grouped_time,
+    has_aggregate,
+    names_window,
+)
 from millpond.frontend.row_expressions import (
     find_derived,
     find_expression_type,
@@ -185,6 +192,9 @@ def bind_part(reader: Reader, node: exp.Expr) -> Bound | None:
     if isinstance(node, exp.Dot) or is_window_call(node):
         return read_time_call(reader.scope, node, reader.grouped is not None) and bind(reader, node)
     if reader.grouped is not None and isinstance(node, exp.Condition) and not _has_edges(reader, node):
+        called = find_grouped_time(reader, node)
+        if called is not None:
+            return called
         found = find_derived(reader.scope, node)
         if found is not None and any(
             found[0] == g.occurrence and found[1].name == g.column for g in reader.grouped

@@ -68,7 +68,7 @@ _NODES: dict[str, tuple[str, str | None]] = {
     "Exists": ("EXISTS", None),
     "Any": ("ANY", "write = ANY (…) as IN (…)"),
     "All": ("ALL", "write one comparison for each value"),
-    "Interval": ("INTERVAL", "use it only in WHERE or ON, to add to or subtract from a TIMESTAMP"),
+    "Interval": ("INTERVAL", "use it only to add to or subtract from a date or timestamp"),
     "Subquery": ("a subquery", _SUBQUERY),
     "Select": ("a subquery", _SUBQUERY),
     "Union": ("a subquery", _SUBQUERY),

@@ -8,8 +8,9 @@ from decimal import Decimal
 from sqlglot import exp
 
 from millpond.frontend import literals
+from millpond.frontend.intervals import read_number
 from millpond.query.model import Arithmetic, Comparison, Condition, Literal, Op, Or, Ref, Table
-from millpond.query.types import INT, INTEGERS, STRING, SqlType
+from millpond.query.types import DATE, INT, INTEGERS, STRING, SqlType
 
 Number = int | Decimal
 
@@ -66,7 +67,13 @@ def _make_literal(value: Number) -> Literal:
 
 
 def _find_shift(table: Table, row: exp.Expr) -> Arithmetic | None:
-    """An integer column plus or minus a constant, which the closure understands."""
+    """An integer or a date plus or minus a constant, which the closure understands."""
+    if isinstance(row, exp.TsOrDsAdd) and isinstance(row.this, exp.Column):
+        days = read_number(row.expression)
+        if table.column(row.this.name).type is not DATE or days is None or days.denominator != 1:
+            return None
+        moved = Literal(abs(int(days)), INT)
+        return Arithmetic("+" if days >= 0 else "-", Ref(table.name, row.this.name), moved)
     if not isinstance(row, exp.Add | exp.Sub):
         return None
     left, right = _strip(row.this), _strip(row.expression)
@@ -76,7 +83,7 @@ def _find_shift(table: Table, row: exp.Expr) -> Arithmetic | None:
     if (
         not isinstance(left, exp.Column)
         or type(by) is not int
-        or table.column(left.name).type not in INTEGERS
+        or table.column(left.name).type not in (*INTEGERS, DATE)
     ):
         return None
     return Arithmetic("+" if isinstance(row, exp.Add) else "-", Ref(table.name, left.name), Literal(by, INT))

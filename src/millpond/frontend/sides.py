@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from sqlglot import exp
 
-from millpond.errors import SqlError, SqlTypeError, one_line
+from millpond.errors import SqlError, SqlTypeError
 from millpond.frontend import literals
 from millpond.frontend.constants import read_constant
 from millpond.frontend.expressions import (
@@ -21,16 +21,17 @@ from millpond.frontend.expressions import (
     require_number,
     strip_parentheses,
 )
+from millpond.frontend.intervals import read_interval, read_shift
 from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.row_expressions import find_obstacle, mark_as_read, read_row_expression
 from millpond.frontend.statement import AGGREGATES
 from millpond.frontend.time_calls import read_time_call
-from millpond.query.durations import parse_duration
+from millpond.frontend.time_counts import read_function_of_time
+from millpond.frontend.time_zones import find_slack
 from millpond.query.model import Arithmetic, Expr, Literal, Ref
 from millpond.query.types import INT, INTERVAL, SMALLINT, TIMESTAMP, TINYINT, Family, SqlType
 
 _DAYS = (INT, SMALLINT, TINYINT)
-_FIXED_UNITS = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR")
 _SHAPE = "compare columns with each other or with constants, as in A < B, A + 1 <= B, A = 10"
 
 
@@ -57,11 +58,12 @@ def read_row_side(reader: Reader, node: exp.Expr) -> Side:
     inner = strip_parentheses(statement, node)
     if isinstance(inner, exp.Subquery):
         raise unsupported_error(statement, inner)
-    if isinstance(inner, exp.TimestampAdd):
-        shifted = _read_timestamp_add(reader, inner)
-        if shifted is not None:
-            return shifted
-    found = read_time_call(reader.scope, inner) or read_constant(statement, inner)
+    shifted = _read_shift(reader, inner)
+    if shifted is not None:
+        return shifted
+    is_sum = isinstance(inner, exp.Add | exp.Sub)  # a column plus a constant
+    read_time = read_time_call if is_sum else read_function_of_time
+    found = read_time(reader.scope, inner) or read_constant(statement, inner)
     if found:
         return Side(found.expression, found.type, node)
     if isinstance(inner, exp.Column) and not isinstance(inner.this, exp.Star):
@@ -69,10 +71,11 @@ def read_row_side(reader: Reader, node: exp.Expr) -> Side:
         if statement.pluses(inner):
             require_number(statement, "+", inner, kind)
         return Side(ref, kind, node)
+    length = _read_interval(reader, inner)
+    if length is not None:
+        return length
     if isinstance(inner, exp.Neg):
         return _negate(reader, inner)
-    if isinstance(inner, exp.Interval):
-        return _read_interval(reader, inner)
     if type(inner) in OPERATORS:
         accept_only(statement, inner, "this", "expression", "typed", "safe")
         return _compute(reader, inner, OPERATORS[type(inner)])
@@ -91,35 +94,40 @@ def read_row_side(reader: Reader, node: exp.Expr) -> Side:
     raise unsupported_error(statement, inner if has_aggregate(inner) else find_obstacle(inner))
 
 
-def _read_interval(reader: Reader, node: exp.Interval) -> Side:
-    """A duration: ``INTERVAL 10 SECONDS``, ``INTERVAL '1' HOUR``, ``INTERVAL '-5' MINUTES``."""
-    written = f"{node.this.name} {node.text('unit')}"
-    micros = parse_duration(written.removeprefix("-"))
-    if micros is not None and (written.startswith("-") or isinstance(node.this, exp.Neg)):
-        micros = -micros
-    if micros is None:
-        message = f"INTERVAL {one_line(written, 40)} is not a duration"
+def _read_interval(reader: Reader, node: exp.Expr) -> Side | None:
+    """A length of time; None if the node is none."""
+    length = read_interval(node)
+    if length is None and not isinstance(node, exp.Interval):
+        return None
+    if length is None or length.fixed is None:
         raise SqlError(
-            message,
+            f"{reader.statement.excerpt(node)} is not a duration",
             reader.statement.at(node),
             "write INTERVAL 10 SECONDS; the units are microseconds up to weeks",
         )
-    return Side(Literal(timedelta(microseconds=micros), INTERVAL), INTERVAL, node)
+    mark_as_read(reader.statement, node)
+    return Side(Literal(timedelta(microseconds=length.fixed), INTERVAL), INTERVAL, node)
 
 
-def _read_timestamp_add(reader: Reader, node: exp.TimestampAdd) -> Side | None:
-    """``timestampadd(MINUTE, 5, ts)``: a timestamp plus a duration; None if its length depends on the day."""
-    count = read_constant(reader.statement, node.expression)
-    column, unit = strip_parentheses(reader.statement, node.this), node.text("unit").upper()
-    if count is None or unit not in _FIXED_UNITS or not isinstance(column, exp.Column):
+def _read_shift(reader: Reader, node: exp.Expr) -> Side | None:
+    """A date or timestamp plus a constant: ``ts + INTERVAL 1 HOUR``, ``timestampadd(MINUTE, 5, ts)``.
+
+    None for any other expression.  A length that depends on the calendar makes a derived column.
+    """
+    found = read_shift(node)
+    if found is None or found[0].find(exp.Column) is None:
         return None
-    number = count.expression.value if isinstance(count.expression, Literal) else None
-    side = read_row_side(reader, column)
-    if side.type is not TIMESTAMP or not isinstance(number, int):
+    moment, length = found
+    side = read_row_side(reader, moment)
+    if side.type is None or side.type.family not in (Family.DATE, Family.TIME):
         return None
     mark_as_read(reader.statement, node)
-    by = timedelta(microseconds=number * (parse_duration(f"1 {unit.lower()}") or 0))
-    return shift_column(reader, node, "+", side, Literal(by, INTERVAL))
+    if side.type.family is Family.TIME and length.is_exact(find_slack(reader.statement.time_zone)):
+        by = timedelta(microseconds=length.fixed or 0)
+        return shift_column(reader, node, "+", side, Literal(by, INTERVAL))
+    if side.type.family is Family.DATE and length.keeps_dates and not length.months and not length.micros:
+        return shift_column(reader, node, "+", side, Literal(length.days, INT))
+    return _derive_or_refuse(reader, node, _SHAPE)
 
 
 def _negate(reader: Reader, node: exp.Neg) -> Side:
@@ -139,6 +147,8 @@ def _compute(reader: Reader, node: exp.Expr, operator_: str) -> Side:
     left, right = read_row_side(reader, node.this), read_row_side(reader, node.expression)
     a, b = left.expression, right.expression
     if isinstance(a, Literal) and isinstance(b, Literal):
+        if INTERVAL in (a.type, b.type) and find_slack(reader.statement.time_zone):
+            raise _refusal(reader, node, "write the result as a constant")
         return _fold(reader, node, lambda: literals.compute(operator_, a, b))
     if operator_ in "+-" and isinstance(b, Literal):
         return shift_column(reader, node, operator_, left, b)

@@ -15,6 +15,7 @@ from sqlglot import exp, maybe_parse
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
+from millpond.frontend.intervals import find_moment_type, read_interval
 from millpond.frontend.number_types import (
     find_common_type,
     find_computed_type,
@@ -41,6 +42,7 @@ _BY_TYPE = {
     "DATE": "make_date try_to_date",
     "TIMESTAMP": "make_timestamp_ltz timestamp_micros timestamp_millis timestamp_seconds to_timestamp_ltz "
     "try_make_timestamp try_make_timestamp_ltz try_to_timestamp",
+    "INTERVAL": "make_dt_interval make_ym_interval",
     _LIKE_ARGUMENT: "array_union bround map_concat map_filter nullifzero pmod positive shiftrightunsigned "
     "try_mod zeroifnull",
     _NESTED: "array_repeat from_csv from_xml get map_entries map_values map_zip_with transform_keys "
@@ -108,6 +110,10 @@ def to_duckdb(node: exp.Expr, times: Collection[str] = ()) -> str:
     """
 
     def change(each: exp.Expr) -> exp.Expr:
+        length = read_interval(each) if isinstance(each, exp.Interval | exp.Func) else None
+        if length is not None:
+            parts = f"to_months({length.months}) + to_days({length.days}) + to_microseconds({length.micros})"
+            return exp.Paren(this=maybe_parse(parts, dialect="duckdb"))
         if isinstance(each, exp.TimestampDiff | exp.DateDiff) and each.text("unit"):
             unit, moments = exp.Literal.string(each.text("unit").lower()), (each.expression, each.this)
             plain = [m.this if isinstance(m, exp.TsOrDsToDate) else m for m in moments]
@@ -200,7 +206,7 @@ def _make_named_call_typable(node: exp.Anonymous) -> exp.Expr:
         case "from_csv", [_, exp.Literal() as schema, *_]:
             type_ = read_schema(schema.name)
             return _value_of(type_) if type_ is not None else node
-    return node if type_name in (_LIKE_ARGUMENT, _NESTED) else _value_of(type_name)
+    return node if type_name in (_LIKE_ARGUMENT, _NESTED, "INTERVAL") else _value_of(type_name)
 
 
 def _choose(values: Sequence[exp.Expr]) -> exp.Expr:
@@ -211,7 +217,8 @@ def _choose(values: Sequence[exp.Expr]) -> exp.Expr:
 
 def correct_types(node: exp.Expr) -> exp.Expr | None:
     """An expression of the right type where sqlglot is wrong, given one with sqlglot's types; None if it is
-    right: for parts of arrays and maps, and for numbers that are computed, chosen or rounded."""
+    right: for parts of arrays and maps, for numbers that are computed, chosen or
+    rounded, and for dates and times that are shifted."""
     for each in reversed([*node.bfs()]):  # operands first
         found = _find_right_type(each)
         made = _value_of(found) if found is not None and found != each.type else _expand_transform(each)
@@ -264,7 +271,9 @@ def _find_right_type(node: exp.Expr) -> exp.DataType | None:
     if isinstance(node, exp.Round | exp.Ceil | exp.Floor):
         return find_rounded_type(node)
     if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod):
-        return find_computed_type(node)
+        return find_moment_type(node) or find_computed_type(node)
+    if isinstance(node, exp.TimestampAdd | exp.TimestampTrunc):
+        return find_moment_type(node)
     if isinstance(node, exp.Coalesce | exp.Case | exp.Greatest | exp.Least):
         return find_common_type(node)
     return None

@@ -253,6 +253,8 @@ class Statement:
             return first, last + sum(self.word(last + i) in ("IGNORE", "RESPECT", "NULLS") for i in (1, 2))
         if isinstance(node, exp.Case):
             return self._case(first, last)
+        if isinstance(node, exp.Interval):
+            return self._interval(node, first, last)
         if isinstance(node, exp.Func) and first - 1 in self._closing and self._is_name(node, first - 2):
             return first - 2, max(last, self._closing[first - 1])
         if isinstance(node, exp.Binary | exp.Predicate):
@@ -279,6 +281,17 @@ class Statement:
             if self.word(before) == "CASE":
                 return before, last + (self.word(last + 1) == "END")
         return first, last
+
+    def _interval(self, node: exp.Interval, first: int, last: int) -> Span:
+        """``INTERVAL 1 HOUR``, ``INTERVAL '1:30' HOUR TO MINUTE``; the second of two units has no keyword."""
+        before = first - 1 - (self.word(first - 1) in ("-", "+"))
+        unit = node.args.get("unit")
+        is_span = isinstance(unit, exp.IntervalSpan)
+        name = (unit.this if is_span else unit).name if unit is not None else ""
+        last += self.word(last + 1) == name.upper() != ""
+        last += 2 * (is_span and self.word(last + 1) == "TO")
+        self.leaves.add(last)  # a + after it is no sign
+        return before if self.word(before) == "INTERVAL" else first, last
 
     def _cast(self, first: int, last: int) -> Span:
         """``CAST(x AS t)``, ``t 'x'``, or a number with its suffix."""

@@ -9,9 +9,11 @@ from sqlglot import TokenType, exp
 
 from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend.constants import Bound
+from millpond.frontend.intervals import read_number, read_shift
 from millpond.frontend.refusals import unsupported_error
-from millpond.frontend.row_expressions import find_obstacle, is_row_expression
+from millpond.frontend.row_expressions import find_obstacle, is_row_expression, mark_as_read
 from millpond.frontend.scope import Scope
+from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import Statement
 from millpond.frontend.time_functions import (
     EXTRACTED,
@@ -20,14 +22,16 @@ from millpond.frontend.time_functions import (
     find_maker,
     make_end,
     make_session_end,
+    make_shift,
 )
 from millpond.frontend.time_zones import find_slack
-from millpond.query.calendar import TimeFunction, find_closing_unit
+from millpond.query.calendar import DAY, TimeFunction, find_closing_function
 from millpond.query.model import Arithmetic, Column, Literal, Ref, Subquery
-from millpond.query.types import INTERVAL, TIMESTAMP, WINDOW
+from millpond.query.types import INTERVAL, TIMESTAMP, WINDOW, SqlType
 
 _EDGES = ("START", "END")
 _WINDOWS = ("WINDOW", "SESSION_WINDOW")
+_SHIFTS = (exp.Add, exp.Sub, exp.TimestampAdd)
 
 
 class WantedTimeError(Exception):
@@ -54,11 +58,14 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
     if call is None:
         _refuse_other_arguments(scope.statement, node)
         return None
-    function, name, target, arguments = call
+    function, name, moment, arguments = call
     maker = find_maker(function)
     if maker is None:
         return None
-    ref, kind = scope.find_column(target)
+    target = _read_moment(scope, moment)
+    if target is None:
+        return None
+    ref, kind, shift = target
     if kind is not TIMESTAMP:
         if is_row_expression(node):
             return None
@@ -68,9 +75,11 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
     is_moment = isinstance(table.block, Subquery) and find_time_function(scope.column(ref)) is not None
     if is_moment and table.time is not None:
         raise WantedTimeError(table.name, ref.column)
-    argument = _argument(scope, ref)
-    if function == "WINDOW" and not argument.is_time:
-        message = f"window needs the time column of a stream, but {one_line(str(ref))} is none"
+    argument = _argument(scope, ref, shift)
+    if function in _WINDOWS and (not argument.is_time or argument.inner is not None or argument.shift):
+        message = (
+            f"{function.lower()} needs the time column of a stream, but {one_line(argument.name)} is none"
+        )
         raise SqlError(message, scope.statement.at(node))
     try:
         column = maker(argument, function, arguments)
@@ -80,6 +89,74 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
     scope.statement.leaves.update(_tokens(scope.statement, node))
     kind = WINDOW if function in _WINDOWS else column.type
     return Bound(scope.derive(ref.occurrence, column), kind, name)
+
+
+def read_shifted_time(scope: Scope, node: exp.Expr) -> Bound | None:
+    """The column that is a timestamp plus or minus a constant; None if a node is none.
+
+    Lengths that depend on the calendar are left to Spark.
+    """
+    target = _read_moment(scope, node) if isinstance(node, _SHIFTS) else None
+    if target is None:
+        return _read_shifted_date(scope, node)
+    ref, kind, shift = target
+    if kind is not TIMESTAMP or not shift:
+        return None
+    mark_as_read(scope.statement, node)
+    column = make_shift(_argument(scope, ref, shift))
+    return Bound(scope.derive(ref.occurrence, column), TIMESTAMP, name_expression(scope.statement, node))
+
+
+def _read_moment(scope: Scope, node: exp.Expr) -> tuple[Ref, SqlType | None, int] | None:
+    """A column, or a function of time as a column, its type, and the microseconds that are added to it."""
+    node, shift = node.unnest(), 0
+    found = read_shift(node)
+    if found is not None:
+        node, length = found
+        shift = length.fixed or 0
+        if not length.is_exact(find_slack(scope.statement.time_zone)):
+            return None
+    if isinstance(node, exp.Column):
+        is_known = not isinstance(node.this, exp.Star) and scope.knows(node)
+        return (*scope.find_column(node), shift) if is_known else None
+    called = read_time_call(scope, node) if is_row_expression(node) else None
+    if called is None or called.type is not TIMESTAMP or not isinstance(called.expression, Ref):
+        return None
+    return called.expression, TIMESTAMP, shift
+
+
+def _read_shifted_date(scope: Scope, node: exp.Expr) -> Bound | None:
+    """The date of a timestamp plus or minus a number of days, where all days are equally long."""
+    match node:
+        case exp.TsOrDsAdd():
+            moment, count = node.this, read_number(node.expression)
+        case exp.Add() | exp.Sub():
+            moment, count = node.this, read_number(node.expression)
+            count = -count if count is not None and isinstance(node, exp.Sub) else count
+            if not _is_date(moment):
+                return None
+        case _:
+            return None
+    moment = moment.unnest()
+    moment = moment.this if _is_date(moment) else moment
+    target = _read_moment(scope, moment) if is_row_expression(node) else None
+    if target is None or target[1] is not TIMESTAMP or count is None or count.denominator != 1:
+        return None
+    ref, _, shift = target
+    argument, maker = _argument(scope, ref, shift + int(count) * DAY), find_maker("CAST")
+    if argument.slack or maker is None:
+        return None
+    mark_as_read(scope.statement, node)
+    column = maker(argument, "CAST", [])
+    return Bound(scope.derive(ref.occurrence, column), column.type, name_expression(scope.statement, node))
+
+
+def _is_date(node: exp.Expr) -> bool:
+    """Whether a node converts its operand to a date."""
+    node = node.unnest()
+    if isinstance(node, exp.TsOrDsToDate):
+        return not node.args.get("format")
+    return isinstance(node, exp.Cast) and node.to.this is exp.DType.DATE
 
 
 def read_date_of(scope: Scope, column: exp.Column) -> Bound | None:
@@ -110,7 +187,7 @@ def pick_edge(scope: Scope, window: Bound, edge: str, grouped: bool) -> Bound:
     if grouped:
         width = Literal(timedelta(microseconds=function.width), INTERVAL)
         return Bound(Arithmetic("+", start, width), TIMESTAMP, "end")
-    end = make_end(find_argument(scope, start), function.unit, column)
+    end = make_end(find_argument(scope, start), function, column)
     return Bound(scope.derive(start.occurrence, end), TIMESTAMP, "end")
 
 
@@ -164,59 +241,86 @@ def _tokens(statement: Statement, node: exp.Expr) -> range:
     return range(first, last + 1)
 
 
-def _read_call(statement: Statement, node: exp.Expr) -> tuple[str, str, exp.Column, list[str]] | None:
-    """The function, the name that Spark gives the call, its column, and its other arguments."""
+def _read_call(statement: Statement, node: exp.Expr) -> tuple[str, str, exp.Expr, list[str]] | None:
+    """The function, the name that Spark gives the call, its timestamp, and its other arguments."""
     columns = list(node.find_all(exp.Column))
     if not isinstance(node, exp.Func) or len(columns) != 1 or isinstance(columns[0].this, exp.Star):
         return None
-    (column,) = columns
+    column: exp.Expr = columns[0]
+    while column.parent is not None and column.parent is not node and not _is_implied(column.parent):
+        column = column.parent
+    shown_name = column.name if isinstance(column, exp.Column) else name_expression(statement, column)
     if isinstance(node, exp.Cast) and node.this is column and node.to.this is exp.DType.DATE:
-        return "CAST", column.name, column, []
+        return "CAST", shown_name, column, []
     if isinstance(node, exp.Cast) and node.this is column and node.to.this is exp.DType.BIGINT:
-        return "UNIX_SECONDS", column.name, column, []  # a timestamp as a number counts seconds
+        return "UNIX_SECONDS", shown_name, column, []  # a timestamp as a number counts seconds
     tokens = _tokens(statement, node)
     function = statement.word(tokens[0])
     if isinstance(node, exp.Extract) and node.expression is column:
         field = node.this.name
-        name = f"extract({field.lower()} FROM {column.name})"
+        name = f"extract({field.lower()} FROM {shown_name})"
         return EXTRACTED.get(field.upper(), function), name, column, []
     if statement.word(tokens[0] + 1) != "(" or statement.word(tokens[-1]) != ")":
         return None
     arguments: list[str] = []
     shown: list[str] = []
-    own = set(_tokens(statement, column))
-    for index in tokens[2:-1]:
-        token = statement.tokens[index]
-        if index in own:
-            if index == max(own):
-                shown.append(column.name)
-        elif token.token_type is TokenType.STRING:
+    at = _tokens(statement, columns[0])[0]
+    for piece in split_at_commas(statement, tokens[2:-1]):
+        token = statement.tokens[piece[0]]
+        if at in piece:
+            shown.append(shown_name)
+        elif token.token_type is TokenType.STRING and len(piece) == 1:
             arguments.append(token.text)
             shown.append(token.text)
-        elif token.token_type is not TokenType.COMMA:
+        else:
             return None
     if function == "DATE_PART" and len(arguments) == 1:
-        name = f"date_part({arguments[0]}, {column.name})"
+        name = f"date_part({arguments[0]}, {shown_name})"
         return EXTRACTED.get(arguments[0].upper(), function), name, column, []
     if function in _WINDOWS:
         return function, function.lower(), column, arguments
     if function in ("UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP"):
         shown.append("yyyy-MM-dd HH:mm:ss")
-    name = column.name if function == "DATE" else f"{function.lower()}({', '.join(shown)})"
+    name = shown_name if function == "DATE" else f"{function.lower()}({', '.join(shown)})"
     return function, name, column, arguments
 
 
+def _is_implied(node: exp.Expr) -> bool:
+    """Whether a node is a conversion that sqlglot puts around an argument of the function above it."""
+    return isinstance(node, exp.TimeStrToTime) or (
+        isinstance(node, exp.TsOrDsToDate) and not node.args.get("safe")
+    )
+
+
+def split_at_commas(statement: Statement, tokens: range) -> list[range]:
+    """The arguments of a call, given the tokens between its parentheses."""
+    pieces, first, depth = list[range](), tokens.start, 0
+    for index in tokens:
+        depth += {"(": 1, ")": -1}.get(statement.word(index), 0)
+        if depth == 0 and statement.tokens[index].token_type is TokenType.COMMA:
+            pieces.append(range(first, index))
+            first = index + 1
+    return [piece for piece in (*pieces, range(first, tokens.stop)) if piece]
+
+
 def find_argument(scope: Scope, ref: Ref) -> Argument:
-    """The time column that a column of an occurrence is a function of."""
-    time = scope.occurrence_of(ref).table.time
+    """The time column, with what is added to it, that a column of an occurrence is a function of."""
+    time, function = scope.occurrence_of(ref).table.time, find_time_function(scope.column(ref))
     assert time is not None
-    return _argument(scope, Ref(ref.occurrence, time))
+    return _argument(scope, Ref(ref.occurrence, time), function.shift if function is not None else 0)
 
 
-def _argument(scope: Scope, ref: Ref) -> Argument:
-    table = scope.occurrence_of(ref).table
-    is_time = table.streaming and table.time == ref.column
-    return Argument(table.name, table.column(ref.column), find_slack(scope.statement.time_zone), is_time)
+def _argument(scope: Scope, ref: Ref, shift: int = 0) -> Argument:
+    """A column plus some microseconds, or the time column that it is computed from in the same way."""
+    table, column = scope.occurrence_of(ref).table, scope.column(ref)
+    slack, function = find_slack(scope.statement.time_zone), find_time_function(column)
+    if function is not None and table.streaming and table.time is not None and column.derivation is not None:
+        if function.unit == "microsecond" and not function.lag and column.type is TIMESTAMP:
+            time = scope.column(Ref(ref.occurrence, table.time))
+            return Argument(table.name, time, slack, True, shift + function.shift)
+        is_plain = function.monotone and function.slide is None
+        return Argument(table.name, column, slack, is_plain, shift, function)
+    return Argument(table.name, column, slack, table.streaming and table.time == ref.column, shift)
 
 
 # --- the ends of buckets -------------------------------------------------------------------------------
@@ -227,9 +331,9 @@ def add_bucket_ends(scope: Scope, columns: list[Ref]) -> None:
     for occurrence in scope.occurrences:
         made = [scope.column(ref) for ref in columns if ref.occurrence == occurrence.alias]
         functions = {c.name: f for c in made if (f := find_time_function(c)) is not None}
-        unit = find_closing_unit(functions.values())
-        if unit is None or occurrence.table.time is None:
+        closing = find_closing_function(functions.values())
+        if closing is None or occurrence.table.time is None:
             continue
-        ending = [c for c in made if (f := functions.get(c.name)) and f.unit == unit and f.end is not None]
-        argument = _argument(scope, Ref(occurrence.alias, occurrence.table.time))
-        scope.derive(occurrence.alias, make_end(argument, unit, ending[0] if ending else None))
+        ending = [c for c in made if closing.end is not None and functions.get(c.name) == closing]
+        argument = _argument(scope, Ref(occurrence.alias, occurrence.table.time), closing.shift)
+        scope.derive(occurrence.alias, make_end(argument, closing, ending[0] if ending else None))

@@ -54,7 +54,7 @@ def compare_formats(scope: Scope, left: Expr, right: Expr) -> tuple[list[tuple[R
         return None
     patterns = [_find_pattern(scope, ref) for ref in (left, right)]
     function = find_time_function(scope.column(left))
-    if patterns[0] is None or patterns[0] != patterns[1] or function is None:
+    if patterns[0] is None or patterns[0] != patterns[1] or function is None or function.lag:
         return None
     unit = find_closing_unit([function])
     if isinstance(unit, str):
@@ -79,7 +79,7 @@ def _find_pattern(scope: Scope, ref: Ref) -> str | None:
     column = scope.column(ref)
     if column.type is not STRING or find_time_function(column) is None:
         return None
-    time = find_argument(scope, ref).column.name
+    time = find_argument(scope, ref).name
     return column.name.removeprefix(f"date_format({time}, '").removesuffix("')")
 
 
@@ -90,15 +90,15 @@ def _find_scale(scope: Scope, side: Expr) -> _Scale | None:
         return None
     column = scope.column(ref)
     function = find_time_function(column)
-    if function is None or not function.monotone:
+    if function is None or not function.monotone or (function.lag and function.count is None):
         return None
     is_utc = not find_argument(scope, ref).slack
     if column.type is DATE:
         return _Scale(DATE, _midnight, lambda days: _days(days) if is_utc else None)
     if column.type is INT and function.unit == "year":
         return _Scale("year", _new_year, lambda _: None)
-    if column.type is BIGINT and isinstance(function.unit, int):
-        width = function.unit
+    if column.type in (BIGINT, INT) and function.count is not None:
+        width = function.count.unit
         utc = scope.statement.time_zone in ("UTC", "Etc/UTC", "GMT", "Z")
         return _Scale(
             width,

@@ -12,10 +12,12 @@ from millpond.query.calendar import (
     LONGEST,
     MICROSECOND,
     SECOND,
+    Count,
     TimeFunction,
     fields_down_to,
     find_closing_unit,
     name_end,
+    name_shifted,
 )
 from millpond.query.durations import format_duration, parse_duration
 from millpond.query.model import (
@@ -24,6 +26,7 @@ from millpond.query.model import (
     Comparison,
     Condition,
     Derivation,
+    Expr,
     Literal,
     Op,
     Or,
@@ -112,16 +115,51 @@ def count_field_values(field: str) -> int | None:
 
 @dataclass(frozen=True)
 class Argument:
-    """The timestamp that a function is applied to.
+    """The timestamp that a function is applied to: a column plus ``shift`` microseconds.
 
     ``table`` is the name of its table, ``slack`` the most microseconds by which a stretch of local time can
-    be longer than the same in UTC; ``is_time`` says if it is the time column of a stream.
+    be longer than the same in UTC; ``is_time`` says if it is a function of the time column of a stream.  If
+    the column is not the time column itself, ``inner`` is the function that it is; the time column is then
+    less than ``delay`` microseconds later than the argument.
     """
 
     table: str
     column: Column
     slack: int
     is_time: bool
+    shift: int = 0
+    inner: TimeFunction | None = None
+
+    @property
+    def name(self) -> str:
+        """The argument as text."""
+        return name_shifted(self.column.name, self.shift)
+
+    @property
+    def delay(self) -> int:
+        """How much later than the argument the time column is: less than so many microseconds."""
+        if self.inner is None:
+            return 1 - self.shift
+        return self.inner.width + self.slack - self.inner.shift - self.shift
+
+    @property
+    def earliest(self) -> int:
+        """The time column is at least so many microseconds later than the argument; negative if earlier."""
+        return -self.shift if self.inner is None else -self.shift - self.inner.shift - self.inner.width
+
+    def place(self, function: TimeFunction) -> TimeFunction:
+        """A function of the argument as a function of the time column.
+
+        If the argument is another function of it, its calendar fields are not those of the time column.
+        """
+        if self.inner is None:
+            return replace(function, shift=self.shift)
+        unit = find_closing_unit([function])
+        if unit is None:
+            return replace(function, fields=frozenset())
+        shift, step = self.shift + self.inner.shift, max(self.inner.period, function.period)
+        lagging = replace(function, unit=unit, fields=frozenset(), monotone=True)
+        return replace(lagging, shift=shift, lag=self.inner.width, step=step)
 
     def function_of(self, unit: str, fields: frozenset[str]) -> TimeFunction:
         """A function of calendar fields; it is monotone if they leave no gap from the year down to the unit.
@@ -131,24 +169,43 @@ class Argument:
         if self.slack:
             fields &= fields_down_to("day")
         plain = TimeFunction(unit, fields)
-        return replace(plain, monotone=find_closing_unit([plain]) == unit)
+        return self.place(replace(plain, monotone=find_closing_unit([plain]) == unit))
 
     def truncation_to(self, unit: str) -> TimeFunction:
         """The function that truncates to a unit."""
         fields = fields_down_to(unit)
-        return TimeFunction(unit, fields & fields_down_to("day") if self.slack else fields, monotone=True)
+        known = fields & fields_down_to("day") if self.slack else fields
+        return self.place(TimeFunction(unit, known, monotone=True))
+
+    @property
+    def value(self) -> Expr:
+        """The argument as an expression of the closure."""
+        column = Ref(self.table, self.column.name)
+        return _add(column, self.shift)
+
+    def of(self, column: Column) -> Argument:
+        """Another function of the time column, which is a timestamp, as an argument."""
+        function = column.derivation.time if column.derivation is not None else None
+        return replace(self, column=column, shift=0, inner=function)
 
     @property
     def spark(self) -> str:
-        return "`" + self.column.name.replace("`", "``") + "`"
+        name = quote_name(self.column.name)[0]
+        return f"timestamp_micros(unix_micros({name}) + {self.shift})" if self.shift else name
 
     @property
     def duckdb(self) -> str:
-        return '"' + self.column.name.replace('"', '""') + '"'
+        name = quote_name(self.column.name)[1]
+        return f"make_timestamp(epoch_us({name}) + {self.shift})" if self.shift else name
 
 
 class UnknownFormError(ValueError):
     """A call that is not supported; the text says why."""
+
+
+def quote_name(name: str) -> tuple[str, str]:
+    """A column name for Spark and for DuckDB."""
+    return "`" + name.replace("`", "``") + "`", '"' + name.replace('"', '""') + '"'
 
 
 Maker = Callable[[Argument, str, list[str]], Column]
@@ -169,7 +226,7 @@ def make_field(argument: Argument, function: str, arguments: list[str]) -> Colum
     _expect(arguments, 0)
     name = _FIELD_NAMES[function]
     field = _FIELDS[name]
-    text = f"{name.lower()}({argument.column.name})"
+    text = f"{name.lower()}({argument.name})"
     facts = []
     if field.low is not None:
         facts.append(Comparison(Ref(argument.table, text), Op.GE, Literal(field.low, INT), text))
@@ -188,7 +245,7 @@ def _make_truncation(argument: Argument, function: str, arguments: list[str]) ->
 
 def truncate(argument: Argument, unit: str) -> Column:
     """The column ``date_trunc(unit, argument)``."""
-    text = f"date_trunc('{unit}', {argument.column.name})"
+    text = f"date_trunc('{unit}', {argument.name})"
     spark = f"date_trunc('{unit}', {argument.spark})"
     duckdb = f"CAST(date_trunc('{unit}', {argument.duckdb}) AS TIMESTAMP)"
     facts = _bucket_facts(argument, text, LONGEST[unit] + argument.slack)
@@ -203,7 +260,7 @@ def _make_date_truncation(argument: Argument, function: str, arguments: list[str
         raise UnknownFormError(
             f"truncates to {arguments[0]}; the units of trunc are {', '.join(_DATE_UNITS)}"
         )
-    text = f"trunc({argument.column.name}, '{unit}')"
+    text = f"trunc({argument.name}, '{unit}')"
     duckdb = f"CAST(date_trunc('{unit}', {argument.duckdb}) AS DATE)"
     texts = f"trunc({argument.spark}, '{unit}')", duckdb
     return _column(argument, text, DATE, texts, time=argument.truncation_to(unit))
@@ -212,37 +269,66 @@ def _make_date_truncation(argument: Argument, function: str, arguments: list[str
 def _make_date(argument: Argument, function: str, arguments: list[str]) -> Column:
     """``CAST(ts AS DATE)``."""
     _expect(arguments, 0)
-    text = f"date({argument.column.name})"
+    text = f"date({argument.name})"
     texts = f"CAST({argument.spark} AS DATE)", f"CAST({argument.duckdb} AS DATE)"
     return _column(argument, text, DATE, texts, time=argument.truncation_to("day"))
+
+
+def _make_last_day(argument: Argument, function: str, arguments: list[str]) -> Column:
+    """``last_day(ts)``, the last date of a month."""
+    _expect(arguments, 0)
+    text = f"last_day({argument.name})"
+    texts = f"last_day({argument.spark})", f"last_day({argument.duckdb})"
+    return _column(argument, text, DATE, texts, time=argument.truncation_to("month"))
+
+
+def make_shift(argument: Argument) -> Column:
+    """The argument itself, ``ts + INTERVAL 1 HOUR``."""
+    text = argument.name
+    facts = (Comparison(Ref(argument.table, text), Op.EQ, argument.value, text),)
+    time = argument.truncation_to("microsecond")
+    return _column(argument, text, TIMESTAMP, (argument.spark, argument.duckdb), facts, time)
 
 
 def _make_epoch(argument: Argument, function: str, arguments: list[str]) -> Column:
     """``unix_timestamp(ts)``: whole seconds since 1970."""
     _expect(arguments, 0)
     name, width = _EPOCH_UNITS[function]
-    text = f"{name}({argument.column.name})"
+    text = f"{name}({argument.name})"
     micros = f"epoch_us({argument.duckdb})"
     # unix_timestamp rounds towards 1970, the others down.
-    rest = f"{micros} % {width}" if name == "unix_timestamp" else f"({micros} % {width} + {width}) % {width}"
+    is_truncated = name == "unix_timestamp"
+    rest = f"{micros} % {width}" if is_truncated else f"({micros} % {width} + {width}) % {width}"
     texts = f"{name}({argument.spark})", f"({micros} - ({rest})) // {width}"
-    time = TimeFunction(width, monotone=True, end=f"end of {text}")
-    return _column(argument, text, BIGINT, texts, time=time)
+    low = argument.earliest - (width - 1 if is_truncated else 0)
+    count = Count(width, low, argument.delay + width - 1, width)
+    return make_count(argument, text, BIGINT, texts, count)
+
+
+def make_count(argument: Argument, text: str, type_: SqlType, texts: tuple[str, str], count: Count) -> Column:
+    """A column that counts time."""
+    time = TimeFunction(count.high - count.low, monotone=True, end=f"end of {text}", count=count)
+    return _column(argument, text, type_, texts, time=time)
 
 
 def count_as_time(argument: Argument, counted: Column) -> Column:
-    """The timestamp that is as many seconds (or shorter units) after 1970 as a column counts."""
-    derivation, start = counted.derivation, replace(argument, column=counted)
-    assert derivation is not None and derivation.time is not None
-    width = derivation.time.width
+    """The timestamp that is as many units after 1970 as a column counts."""
+    derivation, start = counted.derivation, replace(argument, column=counted, shift=0)
+    assert derivation is not None and derivation.time is not None and derivation.time.count is not None
+    count = derivation.time.count
     text = f"timestamp of {counted.name}"
-    micros = f"{start.spark} * {width}", f"{start.duckdb} * {width}"
-    name, time = Ref(argument.table, text), Ref(argument.table, argument.column.name)
-    facts = _bucket_facts(argument, text, width)
-    if counted.name.startswith("unix_timestamp"):  # before 1970 it is rounded up
-        facts = (facts[1], Comparison(name, Op.LT, Arithmetic("+", time, _length(width)), text))
-    function = TimeFunction(width, monotone=True, end=derivation.time.end)
+    micros = f"{start.spark} * {count.unit}", f"{start.duckdb} * {count.unit}"
+    value, time = Ref(argument.table, text), Ref(argument.table, argument.column.name)
+    facts = (
+        Comparison(_add(value, count.low), Op.LE, time, text),
+        Comparison(time, Op.LT, _add(value, count.high), text),
+    )
+    function = replace(derivation.time, end=f"end of {text}")
     return _column(argument, text, TIMESTAMP, _to_times(*micros), facts, function)
+
+
+def _add(value: Ref, micros: int) -> Expr:
+    return Arithmetic("+" if micros > 0 else "-", value, _length(abs(micros))) if micros else value
 
 
 def _make_window(argument: Argument, function: str, arguments: list[str]) -> Column:
@@ -258,7 +344,7 @@ def _make_window(argument: Argument, function: str, arguments: list[str]) -> Col
     if offset >= slide:
         raise UnknownFormError("starts later than its first slide ends")
     shown = ", ".join(f"'{format_duration(each)}'" for each in _shorten(width, slide, offset))
-    name = f"window({argument.column.name}, {shown})"
+    name = f"window({argument.name}, {shown})"
     text = f"{name}.start"
     facts = _bucket_facts(argument, text, width)
     repeated = slide < width
@@ -274,8 +360,8 @@ def _make_session(argument: Argument, function: str, arguments: list[str]) -> Co
     if gap <= 0:
         raise UnknownFormError("needs a gap that is longer than 0")
     if not argument.is_time:
-        raise UnknownFormError(f"is not supported, because {argument.column.name} is not the time column")
-    text = f"session_window({argument.column.name}, '{format_duration(gap)}').start"
+        raise UnknownFormError(f"is not supported, because {argument.name} is not the time column")
+    text = f"session_window({argument.name}, '{format_duration(gap)}').start"
     derivation = Derivation(argument.spark, argument.duckdb, gap=gap)
     return Column(text, TIMESTAMP, argument.column.nullable, derivation)
 
@@ -323,7 +409,7 @@ def _make_format(argument: Argument, function: str, arguments: list[str]) -> Col
         read = read_pattern(pattern)
     except ValueError as problem:
         raise UnknownFormError(str(problem)) from None
-    text = f"date_format({argument.column.name}, '{pattern}')"
+    text = f"date_format({argument.name}, '{pattern}')"
     spark = f"date_format({argument.spark}, {_string(pattern, spark=True)})"
     duckdb = f"strftime({argument.duckdb}, {_string(read.duckdb, spark=False)})"
     units = [_FIELD_UNITS.get(field, field) for field in read.fields]
@@ -352,43 +438,51 @@ def _string(text: str, spark: bool) -> str:
 # --- columns -----------------------------------------------------------------------------------------
 
 
-def make_end(argument: Argument, unit: str | int, column: Column | None) -> Column:
-    """The end of a bucket: no later row has its value.
+def make_end(argument: Argument, function: TimeFunction, column: Column | None) -> Column:
+    """The end of a value of a function that never returns: no later row has its value.
 
-    ``column`` is the bucket, if it is a window or counts a unit; otherwise the end is that of the unit.
+    ``column`` is the function, if it is a window, counts a unit, or is applied to another function;
+    otherwise the end is that of its unit.
     """
     derivation = column.derivation if column is not None else None
-    facts: tuple[Condition, ...] = ()
-    if column is not None and derivation is not None and derivation.time is not None:
-        start = replace(argument, column=column)
-        width, name = derivation.time.width, derivation.time.end
-        assert name is not None
-        texts = f"unix_micros({start.spark}) + {width}", f"epoch_us({start.duckdb}) + {width}"
-        if column.type is TIMESTAMP:
-            end = Arithmetic("+", Ref(argument.table, column.name), _length(width))
-            facts = (Comparison(Ref(argument.table, name), Op.EQ, end, name),)
-        else:
-            texts = f"({start.spark} + 1) * {width}", f"({start.duckdb} + 1) * {width}"
-        texts = _to_times(*texts)
-    else:
-        assert isinstance(unit, str)
-        name, texts = name_end(argument.column.name, unit, ()), _end_of_unit(argument, unit)
-    time = derivation.time if facts and derivation is not None else None
-    return Column(name, TIMESTAMP, argument.column.nullable, Derivation(*texts, facts, time))
+    if column is None or derivation is None or function.end is None:
+        assert isinstance(function.unit, str)
+        name, texts = name_end(argument.column.name, function), _end_of_unit(argument, function.unit)
+        return Column(name, TIMESTAMP, argument.column.nullable, Derivation(*texts))
+    start, width = replace(argument, column=column, shift=0), function.width
+    ends = derivation.ends
+    if function.count is not None and column.type is not TIMESTAMP:
+        rest = f"* {function.count.unit} + {function.count.high}"
+        ends = _to_times(*(f"CAST({each} AS BIGINT) {rest}" for each in (start.spark, start.duckdb)))
+    if ends is not None:
+        return Column(function.end, TIMESTAMP, argument.column.nullable, Derivation(*ends))
+    width = function.count.high if function.count is not None else width
+    texts = f"unix_micros({start.spark}) + {width}", f"epoch_us({start.duckdb}) + {width}"
+    end = Arithmetic("+", Ref(argument.table, column.name), _length(width))
+    facts = (Comparison(Ref(argument.table, function.end), Op.EQ, end, function.end),)
+    made = Derivation(*_to_times(*texts), facts, derivation.time)
+    return Column(function.end, TIMESTAMP, argument.column.nullable, made)
 
 
 def _end_of_unit(argument: Argument, unit: str) -> tuple[str, str]:
-    """The end of a calendar unit, for Spark and for DuckDB."""
+    """The end of a calendar unit of the argument, as a time of the stream, for Spark and for DuckDB."""
+    late = argument.delay - 1
     if LONGEST[unit] < DAY:
-        start, width = truncate(argument, unit).derivation, LONGEST[unit] + argument.slack
-        assert start is not None
-        return _to_times(f"unix_micros({start.sql}) + {width}", f"epoch_us({start.duckdb}) + {width}")
+        width = LONGEST[unit] + argument.slack + late
+        starts = (f"date_trunc('{unit}', {each})" for each in (argument.spark, argument.duckdb))
+        return _to_times(*(f"{f}({start}) + {width}" for f, start in zip(_MICROS, starts, strict=True)))
     # By dates, as a local day or month can be longer or shorter than in UTC.
     first = f"CAST({argument.spark} AS DATE)" if unit == "day" else f"trunc({argument.spark}, '{unit}')"
     months, days = {"year": 12, "quarter": 3, "month": 1}.get(unit), {"week": 7, "day": 1}.get(unit)
     after = f"add_months({first}, {months})" if months else f"date_add({first}, {days})"
     duckdb = f"CAST(date_trunc('{unit}', {argument.duckdb}) + INTERVAL 1 {unit} AS TIMESTAMP)"
-    return f"CAST({after} AS TIMESTAMP)", duckdb
+    spark = f"CAST({after} AS TIMESTAMP)"
+    if late == 0:
+        return spark, duckdb
+    return _to_times(f"unix_micros({spark}) + {late}", f"epoch_us({duckdb}) + {late}")
+
+
+_MICROS = ("unix_micros", "epoch_us")
 
 
 def _to_times(spark: str, duckdb: str) -> tuple[str, str]:
@@ -398,9 +492,9 @@ def _to_times(spark: str, duckdb: str) -> tuple[str, str]:
 
 def _bucket_facts(argument: Argument, name: str, width: int) -> tuple[Condition, ...]:
     """``bucket <= ts`` and ``ts < bucket + width``."""
-    bucket, time = Ref(argument.table, name), Ref(argument.table, argument.column.name)
+    bucket = Ref(argument.table, name)
     end = Arithmetic("+", bucket, _length(width))
-    return Comparison(bucket, Op.LE, time, name), Comparison(time, Op.LT, end, name)
+    return Comparison(bucket, Op.LE, argument.value, name), Comparison(argument.value, Op.LT, end, name)
 
 
 def _length(micros: int) -> Literal:
@@ -415,9 +509,14 @@ def _column(
     facts: tuple[Condition, ...] = (),
     time: TimeFunction | None = None,
     repeated: bool = False,
+    ends: tuple[str, str] | None = None,
 ) -> Column:
     spark, duckdb = texts
-    derivation = Derivation(spark, duckdb, facts, time if argument.is_time else None, repeated)
+    time = time if argument.is_time else None
+    if time is not None and time.lag and time.monotone and isinstance(time.unit, str):
+        ends, time = _end_of_unit(argument, time.unit), replace(time, end=f"end of {name}")
+    arguments = () if argument.is_time else (argument.column.name,)
+    derivation = Derivation(spark, duckdb, facts, time, repeated, arguments=arguments, ends=ends)
     return Column(name, type_, argument.column.nullable, derivation)
 
 
@@ -446,6 +545,7 @@ _MAKERS: dict[str, Maker] = {
     "DATE_TRUNC": _make_truncation,
     "TRUNC": _make_date_truncation,
     **dict.fromkeys(("CAST", "DATE", "TO_DATE"), _make_date),
+    "LAST_DAY": _make_last_day,
     "DATE_FORMAT": _make_format,
     "WINDOW": _make_window,
     "SESSION_WINDOW": _make_session,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan
-from millpond.query.buckets import Bucket, find_bucket
+from millpond.query.buckets import Bucket, find_bucket, find_time_function
 from millpond.query.model import Expr, Ref, Select, Term
 from millpond.query.parts import is_threshold
 from millpond.query.time_order import TimeOrder, find_key_column, find_time_column
@@ -76,13 +76,16 @@ def _find_delay(needs: SelectNeeds, closing: Closing | None, time: Expr) -> int 
     if is_aggregate(needs.select):
         if closing is None or time.occurrence != closing.column.occurrence or closing.end is not None:
             return None
-        return closing.after - 1 + (0 if time == closing.column else closing.bucket.width)
+        function = find_time_function(needs.select, time)
+        reach = closing.bucket.width if function is None else function.reach
+        return closing.after - 1 + (0 if time == closing.column else reach)
     width = 0
     if time != find_time_column(needs.select, time.occurrence):
         bucket = find_bucket(needs.select, time.occurrence, [time])
         if bucket is None:
             return None
-        width = 0 if time == bucket.end else bucket.width
+        function = find_time_function(needs.select, time)
+        width = 0 if time == bucket.end or function is None else function.reach
     lags = [0]
     for need in (need for _, wanted in needs.parts for need in wanted):
         (own,) = refs(need.part.rewrite(time))

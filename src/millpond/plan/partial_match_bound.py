@@ -182,7 +182,7 @@ def _count_buckets(closing: Closing, values: int | None) -> int | None:
     """The number of buckets that are open at a time, times the ``values`` of other columns."""
     if closing.bucket.width == 1 or values is None:
         return None
-    return values * (closing.duration * closing.bucket.overlap // closing.bucket.width + 2)
+    return values * (closing.duration * closing.bucket.overlap // closing.bucket.period + 2)
 
 
 def _count_rows(need: Need, closing: Closing, home: str, alias: str) -> int | None:

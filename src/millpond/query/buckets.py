@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
-from millpond.query.calendar import TimeFunction, find_closing_unit, name_end
+from millpond.query.calendar import TimeFunction, find_closing_function, name_end
 from millpond.query.model import Ref, Select
 
 
@@ -16,13 +16,15 @@ class Bucket:
 
     ``end`` is the derived column with the first timestamp that no longer has the value.  If the time column
     itself is among the columns, ``end`` is the time column: later timestamps no longer have the value.
-    Timestamps with the same value are less than ``width`` microseconds apart (in UTC), and a row has at most
-    ``overlap`` values, more than one if windows slide.
+    Timestamps with the same value are less than ``width`` microseconds apart (in UTC), the value changes at
+    most every ``period`` microseconds, and a row has at most ``overlap`` values, more than one if windows
+    slide.
     """
 
     columns: tuple[Ref, ...]
     end: Ref
     width: int = 1
+    period: int = 1
     overlap: int = 1
 
 
@@ -41,10 +43,9 @@ def find_bucket(select: Select, alias: str, columns: Iterable[Ref]) -> Bucket | 
     if (time := Ref(alias, table.time)) in own:
         return Bucket((time,), time)
     functions = {ref: f for ref in own if (f := find_time_function(select, ref)) is not None}
-    unit = find_closing_unit(functions.values())
-    if unit is None:
+    closing = find_closing_function(functions.values())
+    if closing is None:
         return None
-    end = name_end(table.time, unit, functions.values())
-    width = TimeFunction(unit).width
     slides = [-(-function.width // function.slide) for function in functions.values() if function.slide]
-    return Bucket(tuple(functions), Ref(alias, end), width, prod(slides))
+    end = Ref(alias, name_end(table.time, closing))
+    return Bucket(tuple(functions), end, closing.width, closing.period, prod(slides))

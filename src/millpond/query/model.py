@@ -79,6 +79,8 @@ class Derivation:
     further away, the value is the same as for NULL.
     ``limits`` is the argument that has finitely many values where this column is bounded above, as a string
     has where its length is.
+    ``ends`` is the SQL of the column with the end of a value, for Spark and for DuckDB, where it does not
+    follow from ``time``.
     """
 
     sql: str
@@ -90,6 +92,7 @@ class Derivation:
     arguments: tuple[str, ...] = ()
     near: tuple[tuple[str, int], ...] = ()
     limits: str | None = None
+    ends: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def find_moments(select: Select, bucket: Bucket) -> dict[int, Moment]:
         if moment is None or moment.ref not in known or select.type_of(moment.ref).domain is not Domain.TIME:
             continue
         function = find_time_function(select, moment.ref)
-        if function is None or function.monotone:
+        if function is None or (function.monotone and function.reach >= 0):
             found[number] = moment
     return found
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from millpond.plan.computed_aggregates import explain_uncomputed
-from millpond.query.buckets import find_bucket, find_time_function
+from millpond.query.buckets import find_bucket
 from millpond.query.durations import parse_duration
 from millpond.query.model import Aggregate, Expr, Occurrence, Query, Ref, Select, Session, Table
 from millpond.query.trees import find_aggregates, is_aggregate, item_refs, refs, substitute
@@ -149,10 +149,13 @@ class ClosingSelect:
         """A column that follows from END, as SQL: the start of a window, or the time column itself."""
         if ref == self.end:
             return f"timestamp_micros(unix_micros({END}) - {int(ref == self.time)})"
-        function = find_time_function(self.select, ref)
-        if function is None or function.end != self.end.column or self.select.type_of(ref) is not TIMESTAMP:
+        column = self.select.occurrence(ref.occurrence).table.column(ref.column)
+        function = column.derivation.time if column.derivation is not None else None
+        if function is None or function.end != self.end.column or column.type is not TIMESTAMP:
             return None
-        return f"timestamp_micros(unix_micros({END}) - {function.width})"
+        if column.derivation is None or column.derivation.ends is not None:
+            return None
+        return f"timestamp_micros(unix_micros({END}) - {function.reach})"
 
 
 def find_closing_select(query: Query, any_aggregate: bool = False) -> ClosingSelect | None:
