@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
+from math import ceil, log2
 
 import numpy as np
 
@@ -56,6 +58,8 @@ _HOLISTIC = ViolationCode.HOLISTIC_AGGREGATE
 
 # The registers of the sketch of APPROX_COUNT_DISTINCT, for Spark's default error of 5 percent.
 SKETCH_REGISTERS = 512
+# The accuracy of PERCENTILE_APPROX in Spark, if none is given: the reciprocal of its error.
+DEFAULT_ACCURACY = 10_000
 
 Criterion = Callable[[Part, Aggregate, Sequence[Ref]], Findings]
 
@@ -96,11 +100,34 @@ def find_count_needs(
     if keeps_values(aggregate):
         counted = TimeOrder(part).find_remembered_columns(_argument_refs(aggregate), keys)
         holistic = find_unbounded_projections(JoinRegions(part), counted, _HOLISTIC)
+        if holistic and aggregate.function == "PERCENTILE_APPROX":
+            return _find_summary_needs(part, aggregate, groups, keys)
         if holistic:
             return [], [Failure(part, v) for v in holistic]
         projected = _with_arguments(groups, aggregate)
     needs, failures = find_counted_need(part, projected, _GROUP, keys=keys)
     return [_with_measure(n, aggregate) for n in needs], failures
+
+
+def _find_summary_needs(
+    part: Part, aggregate: Aggregate, groups: Sequence[Ref], keys: Sequence[Ref]
+) -> Findings:
+    """PERCENTILE_APPROX(x): a summary of each class of rows, whose entries count the values near them."""
+    values = count_summary_entries(aggregate)
+    column, extended = _add_column_of_few(part, aggregate, values)
+    needs, failures = find_counted_need(extended, (*groups, column), _GROUP, keys=keys)
+    return [replace(need, values=values) for need in needs], failures
+
+
+def count_summary_entries(aggregate: Aggregate) -> int:
+    """The most entries of the summary of PERCENTILE_APPROX (Greenwald and Khanna 2001).
+
+    With an error of e, the summary of n values has at most 11 / 2e * log2(2en) entries.  As a counter does,
+    it grows with the logarithm of the number of rows; 2**63 rows are the most that can be counted.
+    """
+    given = [each.value for each in aggregate.others if isinstance(each, Literal)][1:]
+    accuracy = int(given[0]) if given and isinstance(given[0], int | float | Decimal) else DEFAULT_ACCURACY
+    return ceil(11 / 2 * accuracy * log2(max(2**64 / accuracy, 2)))
 
 
 def _is_always_zero(part: Part, argument: Expr | None) -> bool:
@@ -166,11 +193,16 @@ def find_capped_needs(part: Part, aggregate: Aggregate, groups: Sequence[Ref], l
 
 def _find_needs_of_few(part: Part, aggregate: Aggregate, groups: Sequence[Ref], values: int) -> Findings:
     """The needs of a COUNT(DISTINCT) that tells only so many values of its argument apart."""
-    assert aggregate.argument is not None
-    few = SqlType("INT", Family.NUMBER, Domain.BOUNDED, Fraction(1), Fraction(1), Fraction(values))
-    column, extended = _add_derived_column(part, aggregate.argument, few, f"value of {aggregate.text}")
+    column, extended = _add_column_of_few(part, aggregate, values)
     needs, failures = find_existence_need(extended, (*groups, column), _GROUP, keys=groups)
     return [replace(need, values=values) for need in needs], failures
+
+
+def _add_column_of_few(part: Part, aggregate: Aggregate, values: int) -> tuple[Ref, Part]:
+    """A column with so many values, computed from the argument of an aggregate, and the part with it."""
+    assert aggregate.argument is not None
+    few = SqlType("INT", Family.NUMBER, Domain.BOUNDED, Fraction(1), Fraction(1), Fraction(values))
+    return _add_derived_column(part, aggregate.argument, few, f"value of {aggregate.text}")
 
 
 # --- AVG and MEDIAN ----------------------------------------------------------------------------------

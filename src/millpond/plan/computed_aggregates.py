@@ -40,6 +40,8 @@ def _explain_aggregate(select: Select, need: Need, aggregate: Aggregate, in_time
     memory = find_memory(aggregate)
     if memory in (Memory.SKETCH, Memory.LIST) or aggregate.function == "COLLECT_SET":
         return f"{aggregate.function} {_IN_WINDOWS}"
+    if need.values is not None and aggregate.function == "PERCENTILE_APPROX":
+        return f"{aggregate.function} {_IN_WINDOWS}"
     if need.values is not None:
         return f"it is not run: keeping only {need.values} values of its argument is not supported"
     is_joint = len(aliases_in(aggregate)) > 1
