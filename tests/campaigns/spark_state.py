@@ -63,9 +63,16 @@ class Measured:
 
 
 def is_rising(series: Sequence[float]) -> bool:
-    """Whether the largest value of the last third of a series clearly exceeds that of the second third."""
+    """Whether the largest and the smallest value of the last third clearly exceed those of the second third.
+
+    A sketch rises until it is compressed, again and again, so that its largest value may rise for a while.
+
+    >>> is_rising(range(30)), is_rising([3, 4, 5] * 2 + [3, 4, 6])
+    (True, False)
+    """
     third = len(series) // 3
-    return max(series[2 * third :], default=0) > GROWTH * max(series[third : 2 * third], default=0)
+    second, last = series[third : 2 * third], series[2 * third :]
+    return all(pick(last, default=0) > GROWTH * pick(second, default=0) for pick in (max, min))
 
 
 def run_program(frame: DataFrame, program: Program, batches: int) -> Measured:
