@@ -26,7 +26,7 @@ _launches: list[Future[Any]] = []  # a gateway to it, when it is there
 _JAVA_REMEDY = "install Java 17 or newer (e.g. openjdk-17-jre-headless) or set JAVA_HOME to one"
 # The optimising compiler waits for ten times as many calls of a method as by default.  It spent half of the
 # processor time of a short run on methods called a few thousand times.  With a hundred times as many calls, a
-# start takes 7 % less processor time, but fifty small batches take 20 % more.
+# start takes 7 % less processor time, but a run of fifty small batches a quarter more.
 _OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-XX:Tier4InvocationThreshold=50000",
