@@ -7,17 +7,19 @@ have finitely many values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
-from math import prod
+from math import isfinite, prod
 
 from sqlglot import exp
 
+from millpond.frontend.intervals import read_number
 from millpond.frontend.row_facts import find_range, is_positive_remainder, read_value
 from millpond.frontend.time_functions import count_field_values
-from millpond.query.finite_columns import count_values_up_to
+from millpond.query.finite_columns import count_steps, count_values_up_to
 from millpond.query.model import Comparison, Condition, Literal, Op, Or, Ref, Table
 from millpond.query.trees import conjuncts
-from millpond.query.types import INTEGERS, STRING, Domain, SqlType
+from millpond.query.types import INTEGERS, STRING, Domain, Family, SqlType
 
 # Parts of a date or of the time of day.
 _FIELDS: dict[type[exp.Expr], int] = {
@@ -27,6 +29,7 @@ _FIELDS: dict[type[exp.Expr], int] = {
 }
 _CHOICES = (exp.Coalesce, exp.Least, exp.Greatest)
 _LENGTHS = (exp.Length, exp.ByteLength)
+_MOST_DIGITS = 6
 
 
 def count_values(table: Table, row: exp.Expr, pinned: Mapping[str, int] | None = None) -> int | None:
@@ -45,7 +48,10 @@ def count_values(table: Table, row: exp.Expr, pinned: Mapping[str, int] | None =
             return pinned.get(row.name) or count_column_values(table, row.name)
         case exp.Cast():
             types = {exp.DType.BOOLEAN: 2, exp.DType.TINYINT: 256}
-            return types.get(row.to.this) or count_values(table, row.this, pinned)
+            few = types.get(row.to.this) or count_values(table, row.this, pinned)
+            return few or _count_rounded(table, row)
+        case exp.Floor() | exp.Ceil() | exp.Round():
+            return count_values(table, row.this, pinned) or _count_rounded(table, row)
         case exp.Predicate() | exp.Connector() | exp.Not():
             return 2
         case exp.Case() | exp.If():
@@ -77,6 +83,47 @@ def count_values(table: Table, row: exp.Expr, pinned: Mapping[str, int] | None =
     if not known or len(known) < len(counts):
         return None
     return prod(each + 1 for each in known)  # an operand may be NULL
+
+
+def _count_rounded(table: Table, row: exp.Expr) -> int | None:
+    """The number of values of a rounded number that a CHECK restricts to a range."""
+    column, rate = _find_steps(table, row)
+    if column is None:
+        return None
+    low, high = _find_range(table, column, table.column(column).type)
+    return None if low is None or high is None else count_steps(high - low, rate)
+
+
+def find_rate(table: Table, row: exp.Expr) -> Fraction | None:
+    """How many values a rounded number has while its argument grows by 1; None for other expressions."""
+    column, rate = _find_steps(table, row.unnest())
+    return None if column is None else rate
+
+
+def _find_steps(table: Table, row: exp.Expr) -> tuple[str | None, Fraction]:
+    """The column of FLOOR, CEIL, ROUND, or a cast to an integer, and how many values it has for each unit.
+
+    The column may be multiplied and divided by constants, and constants may be added to it.
+    """
+    none, rate, inner = (None, Fraction(0)), Fraction(1), row.this
+    if not isinstance(row, exp.Floor | exp.Ceil | exp.Round | exp.Cast):
+        return none
+    if isinstance(row, exp.Cast) and row.to.this not in exp.DataType.INTEGER_TYPES:
+        return none
+    if (decimals := row.args.get("decimals")) is not None:
+        digits = read_value(decimals)
+        if type(digits) is not int or not 0 <= digits <= _MOST_DIGITS:
+            return none
+        rate = Fraction(10**digits)
+    inner = inner.unnest()
+    while isinstance(inner, exp.Add | exp.Sub | exp.Mul | exp.Div):
+        by = read_number(inner.expression)
+        if by is None or (by == 0 and isinstance(inner, exp.Mul | exp.Div)):
+            return none
+        rate *= abs(by) if isinstance(inner, exp.Mul) else 1 / abs(by) if isinstance(inner, exp.Div) else 1
+        inner = inner.this.unnest()
+    is_number = isinstance(inner, exp.Column) and table.column(inner.name).type.family is Family.NUMBER
+    return (inner.name, rate) if is_number else none
 
 
 def _operands(row: exp.Expr) -> Iterator[exp.Expr]:
@@ -209,7 +256,10 @@ def _find_range(table: Table, name: str, type_: SqlType) -> tuple[Fraction | Non
     for check in (each for condition in table.checks for each in conjuncts(condition)):
         match check:
             case Comparison(left=Ref(column=column), operator=operator, right=Literal(value=value)) if (
-                column == name and isinstance(value, int) and not isinstance(value, bool)
+                column == name
+                and isinstance(value, int | float | Decimal)
+                and not isinstance(value, bool)
+                and isfinite(value)
             ):
                 if operator in (Op.GE, Op.GT, Op.EQ):
                     lows.append(Fraction(value))

@@ -27,7 +27,7 @@ from sqlglot.schema import MappingSchema
 
 from millpond.errors import SqlError, SqlTypeError
 from millpond.frontend.constants import Bound
-from millpond.frontend.domains import count_values, find_limited_column
+from millpond.frontend.domains import count_values, find_limited_column, find_rate
 from millpond.frontend.near_times import find_near_columns
 from millpond.frontend.refusals import CLOCK_FUNCTIONS, RANDOM_FUNCTIONS
 from millpond.frontend.row_facts import find_facts
@@ -146,7 +146,8 @@ def make_column(scope: Scope, alias: str, node: exp.Expr) -> Column:
     times = {column.name for column in table.all_columns if column.type.family is Family.TIME}
     spark, duckdb = row.sql("spark"), _to_duckdb(row, type_, times)
     near = find_near_columns(table, row, find_slack(scope.statement.time_zone))
-    derivation = Derivation(spark, duckdb, facts, arguments=arguments, limits=limits, near=near)
+    rate = find_rate(table, row)
+    derivation = Derivation(spark, duckdb, facts, arguments=arguments, limits=limits, near=near, rate=rate)
     return Column(name, type_, derivation=derivation, cardinality=count_values(table, row))
 
 

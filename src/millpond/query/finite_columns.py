@@ -7,6 +7,7 @@ number is: it is declared, or it follows from the form of an expression.
 from __future__ import annotations
 
 from collections.abc import Collection
+from fractions import Fraction
 from math import prod
 
 from millpond.query.aggregate_functions import keeps_values
@@ -82,11 +83,24 @@ def count_finite_values(select: Select, ref: Ref, closure: Closure) -> int | Non
             if high is not None:
                 counts.append(count_values_up_to(column.type, int(high)))
     arguments = column.derivation.arguments if column.derivation is not None else ()
+    if column.derivation is not None and column.derivation.rate is not None:
+        argument = Ref(ref.occurrence, arguments[0])
+        values = closure.range(argument) if argument in closure.index else None
+        if values is not None and values.low is not None and values.high is not None:
+            counts.append(count_steps(values.high - values.low, column.derivation.rate))
     if arguments and not counts:
         found = [_count_argument(select, Ref(ref.occurrence, name), closure) for name in arguments]
         if None not in found:
             counts.append(prod(count + 1 for count in found if count is not None))  # also of NULL
     return min(counts, default=None)
+
+
+def count_steps(length: Fraction, rate: Fraction) -> int:
+    """The most values of a rounded number whose argument is in a range of this length.
+
+    One more at each end allows for rounding errors of what is rounded.
+    """
+    return max(int(length * rate) + 3, 0)
 
 
 def _count_argument(select: Select, ref: Ref, closure: Closure) -> int | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from typing import Any
 
 from millpond.errors import Position
@@ -81,6 +82,7 @@ class Derivation:
     has where its length is.
     ``ends`` is the SQL of the column with the end of a value, for Spark and for DuckDB, where it does not
     follow from ``time``.
+    ``rate`` is set for a rounded number: how many values it has while its only argument grows by 1.
     """
 
     sql: str
@@ -93,6 +95,7 @@ class Derivation:
     near: tuple[tuple[str, int], ...] = ()
     limits: str | None = None
     ends: tuple[str, str] | None = None
+    rate: Fraction | None = None
 
 
 @dataclass(frozen=True)
