@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from millpond.analysis.witness.base_rows import find_base_rows
@@ -13,6 +14,10 @@ from millpond.query.model import Query, Windowed
 from millpond.query.trace import find_equal_columns, list_blocks
 from millpond.runtime.row_queries import UncomputableError
 
+# The latest answers: a query that is decided as a chain of blocks asks for each block several times.
+_Question = tuple[Query, tuple[WitnessTemplate, ...]]
+_latest: deque[tuple[_Question, WitnessTemplate | None]] = deque(maxlen=16)
+
 
 def find_whole_template(query: Query, known: Iterable[WitnessTemplate | None] = ()) -> WitnessTemplate | None:
     """A template whose witnesses are confirmed on the whole query; None if none is found.
@@ -20,7 +25,17 @@ def find_whole_template(query: Query, known: Iterable[WitnessTemplate | None] = 
     ``known`` are templates of blocks that the query reads: what makes a block unbounded often makes the query
     unbounded, too.
     """
-    found = _find_inherited(query, [each for each in known if each is not None])
+    asked = query, tuple(each for each in known if each is not None)
+    for earlier, found in tuple(_latest):
+        if earlier == asked:
+            return found
+    found = _find_template(*asked)
+    _latest.append((asked, found))
+    return found
+
+
+def _find_template(query: Query, known: tuple[WitnessTemplate, ...]) -> WitnessTemplate | None:
+    found = _find_inherited(query, known)
     if found is not None:
         return found
     if any(isinstance(table.block, Windowed) for table in query.tables.values()):
@@ -29,7 +44,7 @@ def find_whole_template(query: Query, known: Iterable[WitnessTemplate | None] = 
     return find_cross_template(query) or (find_template(query) if has_functions else None)
 
 
-def _find_inherited(query: Query, known: list[WitnessTemplate]) -> WitnessTemplate | None:
+def _find_inherited(query: Query, known: tuple[WitnessTemplate, ...]) -> WitnessTemplate | None:
     tables = query.declared_tables
     try:
         for template in known:
