@@ -127,6 +127,7 @@ def count_summary_entries(aggregate: Aggregate) -> int:
     """
     given = [each.value for each in aggregate.others if isinstance(each, Literal)][1:]
     accuracy = int(given[0]) if given and isinstance(given[0], int | float | Decimal) else DEFAULT_ACCURACY
+    accuracy = max(accuracy, 1)  # Spark refuses others
     return ceil(11 / 2 * accuracy * log2(max(2**64 / accuracy, 2)))
 
 

@@ -15,7 +15,7 @@ from math import ceil, floor
 
 from sqlglot import exp, parse_one
 
-from millpond.frontend.intervals import Length, read_interval, read_number, read_shift
+from millpond.frontend.intervals import LONGEST_LENGTH, Length, read_interval, read_number, read_shift
 from millpond.frontend.scope import Scope
 from millpond.frontend.time_zones import find_slack
 from millpond.query.durations import parse_duration
@@ -199,9 +199,10 @@ def _compare(
         if length.fixed is not None and scale == 1:
             yield _describe(_Measure(left.this, left.expression, 1), kind, Fraction(length.fixed))
     elif (shifted := read_shift(right)) is not None:
-        earlier, length = shifted
-        if scale == 1 and not length.is_exact(slack):
-            yield _describe_calendar(left, earlier, kind, _find_extremes(length, slack))
+        (earlier, length), extremes = shifted, _find_extremes(shifted[1], slack)
+        is_long = max(map(abs, extremes)) > LONGEST_LENGTH
+        if scale == 1 and not is_long and not length.is_exact(slack):
+            yield _describe_calendar(left, earlier, kind, extremes)
     else:
         measure, count = _find_measure(left, slack), read_number(right)
         if measure is not None and count is not None and abs(count * scale) < _LONGEST // measure.unit:

@@ -11,6 +11,8 @@ from sqlglot import exp
 
 from millpond.query.calendar import DAY, HOUR, MINUTE, SECOND
 
+# 10,000 years.
+LONGEST_LENGTH = 3_660_000 * DAY
 _UNIT = "year|month|week|day|hour|minute|second|millisecond|microsecond"
 _WHOLE = re.compile(rf"\s*(?:interval\s+)?(?:[+-]?\s*[0-9.]+\s*(?:{_UNIT})s?\s*)+", re.IGNORECASE)
 _PIECE = re.compile(rf"([+-]?)\s*([0-9.]+)\s*({_UNIT})", re.IGNORECASE)
@@ -41,15 +43,17 @@ class Length:
 
     @property
     def fixed(self) -> int | None:
-        """The length in microseconds where all days are equally long; None if it has months."""
-        return None if self.months else self.days * DAY + self.micros
+        """The length in microseconds where all days are equally long; None if it has months or is longer than
+        any two timestamps are apart."""
+        total = self.days * DAY + self.micros
+        return None if self.months or abs(total) > LONGEST_LENGTH else total
 
     def is_exact(self, slack: int) -> bool:
         """Whether all stretches of this length are equally long; ``slack`` as in ``find_slack``.
 
         Spark takes full days out of a number of hours, and adds them by the calendar.
         """
-        return not self.months and (not slack or (not self.days and abs(self.micros) < DAY))
+        return self.fixed is not None and (not slack or (not self.days and abs(self.micros) < DAY))
 
     def add(self, other: Length, sign: int = 1) -> Length:
         """The sum with another length, or the difference."""

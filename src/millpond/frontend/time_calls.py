@@ -9,7 +9,7 @@ from sqlglot import TokenType, exp
 
 from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend.constants import Bound
-from millpond.frontend.intervals import read_number, read_shift
+from millpond.frontend.intervals import LONGEST_LENGTH, read_number, read_shift
 from millpond.frontend.refusals import unsupported_error
 from millpond.frontend.row_expressions import find_obstacle, is_row_expression, mark_as_read
 from millpond.frontend.scope import Scope
@@ -143,6 +143,8 @@ def _read_shifted_date(scope: Scope, node: exp.Expr) -> Bound | None:
     if target is None or target[1] is not TIMESTAMP or count is None or count.denominator != 1:
         return None
     ref, _, shift = target
+    if abs(count) * DAY > LONGEST_LENGTH:
+        return None
     argument, maker = _argument(scope, ref, shift + int(count) * DAY), find_maker("CAST")
     if argument.slack or maker is None:
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
 from millpond.frontend.constants import Bound
 from millpond.frontend.intervals import read_number
@@ -133,7 +133,12 @@ def _read_format(scope: Scope, node: exp.UnixToStr) -> str:
     """The pattern of ``from_unixtime`` as written; sqlglot translates it."""
     first, last = scope.statement.span(node)
     arguments = split_at_commas(scope.statement, range(first + 2, last))
-    return scope.statement.tokens[arguments[1][0]].text if len(arguments) == 2 else _DEFAULT_FORMAT
+    if len(arguments) < 2:
+        return _DEFAULT_FORMAT
+    token = scope.statement.tokens[arguments[1][0]]
+    if token.token_type is not TokenType.STRING or len(arguments[1]) > 1:
+        raise UnknownFormError("has a pattern that is not a constant")
+    return token.text
 
 
 def _read(scope: Scope, node: exp.Expr) -> _Counting | None:

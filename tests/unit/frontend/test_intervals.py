@@ -166,3 +166,18 @@ def test_groups_of_shifted_times_close(query: str, outcome: str) -> None:
 def test_lengths_are_no_results(query: str) -> None:
     with pytest.raises(SqlError):
         parse(DDL + query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT ts + INTERVAL 99999999999 DAYS FROM clicks",
+        "SELECT date_add(ts, 999999999) FROM clicks",
+        JOIN + "o.at < c.ts + INTERVAL 99999999999 DAYS",
+        JOIN + "o.at BETWEEN c.ts AND c.ts + INTERVAL '9999999999' YEAR",
+        "SELECT COUNT(*) FROM clicks GROUP BY unix_timestamp(ts) DIV 99999999999",
+        "SELECT percentile_approx(n, 0.5, 0) FROM clicks",
+    ],
+)
+def test_numbers_beyond_all_timestamps_are_read(query: str) -> None:
+    assert find_outcome(query)

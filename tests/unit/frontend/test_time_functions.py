@@ -75,6 +75,7 @@ def test_a_window_is_two_columns_that_are_written_as_one() -> None:
         ("month(ts + INTERVAL 9 HOURS)", None),
         ("hour(date_trunc('hour', ts))", None),
         ("floor(unix_seconds(ts) / k)", None),
+        ("from_unixtime(unix_seconds(ts), u)", None),
         ("ts + k * INTERVAL 1 HOUR", None),
         ("ts + INTERVAL 1 MONTH", None),
         ("unix_seconds(ts) % 60", None),
