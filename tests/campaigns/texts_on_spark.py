@@ -45,6 +45,7 @@ from millpond.spark.files import Files
 from millpond.spark.job import Job
 from millpond.spark.sources.derived import add_derived_columns
 from millpond.spark.sources.derived_types import settle_types
+from millpond.spark.sources.expressions import column_named
 from millpond.spark.sources.opened import OpenSource
 from millpond.spark.sources.schema import spark_schema
 from tests.campaigns.time_on_spark import run_to_end
@@ -142,7 +143,11 @@ def answer_in_stream(spark: SparkSession, verdict: Verdict, folder: Path) -> Cou
 
     def collect(frame: DataFrame, batch: int) -> None:
         del batch
-        written.extend(frame.where(f"{KIND} = {int(RowKind.RESULT)}").select(*answer.columns).collect())
+        written.extend(
+            frame.where(f"{KIND} = {int(RowKind.RESULT)}")
+            .select(*map(column_named, answer.columns))
+            .collect()
+        )
 
     run_to_end(answer.frame, collect, end, checkpoint)
     return _apply_changes(query, written)

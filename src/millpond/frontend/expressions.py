@@ -125,7 +125,8 @@ def _bind(reader: Reader, node: exp.Expr) -> Bound:
         return moment
     if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
         return _bind_column(reader, node)
-    if reader.grouped is not None or _has_few_values(reader, node):  # GROUP BY A + 5, SELECT A % 5
+    # GROUP BY A + 5, SELECT A % 5, SUM(price / 3)
+    if reader.grouped is not None or _has_few_values(reader, node) or _is_rounded(reader, node):
         derived = _bind_derived(reader, node)
         if derived is not None:
             return derived
@@ -142,6 +143,20 @@ def _bind(reader: Reader, node: exp.Expr) -> Bound:
         message = f"the condition {reader.statement.excerpt(node)} is not supported as a value"
         raise SqlError(message, reader.statement.at(node), "select its columns")
     raise unsupported_error(reader.statement, node if has_aggregate(node) else find_obstacle(node))
+
+
+def _is_rounded(reader: Reader, node: exp.Expr) -> bool:
+    """Whether Spark rounds a decimal in an expression of a row: a quotient, or one of too many digits."""
+    if type(node) not in OPERATORS or not is_row_expression(node):
+        return False
+    found = find_derived(reader.scope, node)
+    if found is None:
+        return False
+    if found[1].type.precision == MAX_PRECISION:
+        return True
+    columns = [reader.scope.find_column(each)[0] for each in node.find_all(exp.Column)]
+    is_decimal = any(reader.scope.column(ref).type.scale is not None for ref in columns)
+    return node.find(exp.Div) is not None and (is_decimal or found[1].type.scale is not None)
 
 
 def _bind_moment(reader: Reader, node: exp.Expr) -> Bound | None:
