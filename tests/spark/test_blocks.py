@@ -100,6 +100,20 @@ def test_rows_of_a_block_are_filtered_and_projected(spark: SparkSession, tmp_pat
     assert run(tmp_path) == expected
 
 
+def test_united_streams_are_counted_per_window(spark: SparkSession, tmp_path: Path) -> None:
+    query = """
+        SELECT kind, window.start AS since, COUNT(*) AS n
+        FROM (SELECT 'any' AS kind, at FROM clicks UNION ALL SELECT user, at FROM clicks WHERE n > 3)
+        GROUP BY kind, window(at, '20 seconds');
+    """
+    (tmp_path / "query.sql").write_text(CLICKS + query)
+    feed(tmp_path, 0, ("a", 5, 1), ("b", 1, 25), ("a", 4, 12))
+    feed(tmp_path, 1, ("b", 7, 61), ("a", 9, 24), ("a", 9, None))
+    counted = [("a", 0, 2), ("a", 20, 1), ("any", 0, 2), ("any", 20, 2), ("any", 60, 1), ("b", 60, 1)]
+    assert sorted(run(tmp_path)) == [(kind, seconds(since), n) for kind, since, n in counted]
+    assert [line["reason"].partition(" ")[0] for line in rejected(tmp_path)] == ["at"]
+
+
 def test_words_of_lines_are_counted_per_window(spark: SparkSession, tmp_path: Path) -> None:
     """A line without words has no row."""
     declaration = CLICKS.replace("user STRING", "user ARRAY<STRING>")

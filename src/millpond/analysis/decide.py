@@ -156,6 +156,14 @@ def _decide_bounded(query: Query, needs: list[SelectNeeds]) -> Verdict:
     return Verdict(BOUNDED, (), compute_exact_state(plan), query, plan=plan)
 
 
+def plan_in_order(verdict: Verdict) -> Verdict:
+    """The verdict on a bounded query, with a plan that writes the rows in the order of time."""
+    if verdict.plan is None:
+        return verdict
+    needs, _ = analyse(verdict.query)
+    return replace(verdict, plan=None, timed=TimedPlan(verdict.query, tuple(needs)))
+
+
 def _decide_sessions(query: Query, prove: bool) -> Verdict:
     """The verdict on a query that groups by ``session_window``."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from millpond.analysis.decide import plan_in_order
 from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.engines.lookup.declaration import find_lookup_tables, is_lookup
 from millpond.engines.lookup.plan import LookupPlan, plan_lookups
@@ -160,6 +161,8 @@ def _find_block_gap(verdict: Verdict, table: Table) -> str | None:
         return "it groups by sessions, whose rows only a filter or a projection can read"
     if any(select.session is not None for select in verdict.query.selects):
         return "its rows are grouped by sessions"
+    if table.time is not None:
+        block = plan_in_order(block)
     if block.timed is None and block.over is None:
         return "its rows have no timestamp by which they come in order"
     if verdict.plan is not None:

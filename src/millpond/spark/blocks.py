@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from millpond.analysis.decide import plan_in_order
 from millpond.analysis.verdict import Verdict
 from millpond.query.model import Query, Subquery, Table, Windowed
 from millpond.runtime.row_kinds import KIND, RowKind
@@ -56,6 +57,8 @@ def open_block(job: Job, table: Table, in_order: bool = True) -> OpenBlock:
     if not in_order and engine.accepts(job):
         answer = engine.build(job)
     else:
+        if table.time is not None:
+            job = replace(job, verdict=plan_in_order(job.verdict))
         answer = _choose_engine(job).build_block(job, table.time if in_order else None)
     answer = name_columns(answer, job.query, table)
     columns = [F.col(Dialect.SPARK.name_of(name)) for name in answer.columns]

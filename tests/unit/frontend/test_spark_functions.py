@@ -63,6 +63,13 @@ def test_decimals_have_the_type_that_spark_computes(expression: str, type_: str)
     assert column.type.name == type_
 
 
+@pytest.mark.parametrize("quotient", ["amount / 3", "id / 1.5", "(amount + 1) / 3 * rate", "fee * fee"])
+def test_decimals_that_spark_rounds_are_columns(quotient: str) -> None:
+    """A sum of rounded numbers is not the sum of the exact ones."""
+    [query] = parse(f"{PAYMENTS} SELECT SUM({quotient}) FROM payments")
+    assert [table.derived for table in query.tables.values()] != [()]
+
+
 CARTS = (
     "CREATE STREAMING TABLE carts (id INT, prices ARRAY<INT>, notes MAP<STRING, DATE>, raw STRING, day DATE);"
 )

@@ -92,6 +92,10 @@ class CrossTemplate:
             probes.append(tuple(probe))
         return Witness(tuple(setup), tuple(universe), tuple(probes), self.compare)
 
+    def observe_answers(self) -> CrossTemplate:
+        """The same scheme, where the whole answer after a probe is observed."""
+        return replace(self, compare="answer")
+
     def rebase(self, tables: Mapping[str, Table], base: Mapping[str, Row]) -> CrossTemplate:
         """The same scheme for a query that reads further tables, with a row of each."""
         present = self.present | (tables.keys() - self.tables.keys())

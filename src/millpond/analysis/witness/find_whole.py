@@ -11,7 +11,8 @@ from millpond.analysis.witness.model import WitnessTemplate
 from millpond.analysis.witness.templates import find_template
 from millpond.analysis.witness.whole_queries import is_confirmed_in_large
 from millpond.query.model import Query, Windowed
-from millpond.query.trace import find_equal_columns, list_blocks
+from millpond.query.trace import find_equal_columns, list_blocks, list_selects
+from millpond.query.trees import is_aggregate
 from millpond.runtime.row_queries import UncomputableError
 
 # The latest answers: a query that is decided as a chain of blocks asks for each block several times.
@@ -30,8 +31,18 @@ def find_whole_template(query: Query, known: Iterable[WitnessTemplate | None] = 
         if earlier == asked:
             return found
     found = _find_template(*asked)
+    if found is not None and _is_observed_on_the_way(query, found):
+        answers = found.observe_answers()
+        found = answers if is_confirmed_in_large(query, answers) else found
     _latest.append((asked, found))
     return found
+
+
+def _is_observed_on_the_way(query: Query, template: WitnessTemplate) -> bool:
+    """Whether rows of a probe can hide what a later one shows: an answer that is revised shows it once."""
+    is_revised = any(is_aggregate(select) for select in list_selects(query))
+    witness = template.build(2)
+    return is_revised and witness.compare == "emitted" and any(len(probe) > 1 for probe in witness.probes)
 
 
 def _find_template(query: Query, known: tuple[WitnessTemplate, ...]) -> WitnessTemplate | None:

@@ -70,6 +70,9 @@ class WitnessTemplate(Protocol):
     def build(self, n: int) -> Witness:
         """The witness with ``n`` optional rows."""
 
+    def observe_answers(self) -> WitnessTemplate:
+        """The same scheme, where the whole answer after a probe is observed."""
+
     def rebase(self, tables: Mapping[str, Table], base: Mapping[str, Row]) -> WitnessTemplate:
         """The same scheme for a query that reads further tables, with a row of each."""
 

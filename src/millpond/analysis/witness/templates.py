@@ -105,6 +105,10 @@ class Template:
         probes = [tuple(self._make_probe(k, n, clock, step)) for k in range(1, n + 1)]
         return Witness(tuple(setup), tuple(universe), tuple(probes), self.compare)
 
+    def observe_answers(self) -> Template:
+        """The same scheme, where the whole answer after a probe is observed."""
+        return replace(self, compare="answer")
+
     def rebase(self, tables: Mapping[str, Table], base: Mapping[str, Row]) -> Template:
         """The same scheme for a query that reads further tables, with a row of each."""
         return replace(self, tables=tables, base={**base, **self.base})
