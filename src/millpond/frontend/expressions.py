@@ -149,14 +149,11 @@ def _is_rounded(reader: Reader, node: exp.Expr) -> bool:
     """Whether Spark rounds a decimal in an expression of a row: a quotient, or one of too many digits."""
     if type(node) not in OPERATORS or not is_row_expression(node):
         return False
-    found = find_derived(reader.scope, node)
-    if found is None:
+    columns = [find_derived(reader.scope, each) for each in (node, *node.find_all(exp.Div))]
+    if columns[0] is None:
         return False
-    if found[1].type.precision == MAX_PRECISION:
-        return True
-    columns = [reader.scope.find_column(each)[0] for each in node.find_all(exp.Column)]
-    is_decimal = any(reader.scope.column(ref).type.scale is not None for ref in columns)
-    return node.find(exp.Div) is not None and (is_decimal or found[1].type.scale is not None)
+    types = [column[1].type for column in columns if column is not None]
+    return types[0].precision == MAX_PRECISION or any(type_.scale is not None for type_ in types[1:])
 
 
 def _bind_moment(reader: Reader, node: exp.Expr) -> Bound | None:
