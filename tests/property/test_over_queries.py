@@ -12,7 +12,7 @@ from tests.support.over_generate import CATALOG, make_rows
 from tests.support.over_local import answer_at_once, cut_at_random, run_in_batches
 
 
-@pytest.mark.parametrize("seed", [*range(1000, 1020), 410_035])
+@pytest.mark.parametrize("seed", [*range(1000, 1020), 410_035, 620_039])
 def test_micro_batches_give_the_answer_on_all_rows(seed: int) -> None:
     assert run_case(seed) in ("equal", "unbounded", "undetermined", "not run")
 
@@ -52,3 +52,17 @@ def test_partitions_that_a_filter_excludes_are_not_kept(condition: str) -> None:
     rng = random.Random(1)
     _, most, _ = run_in_batches(verdict, cut_at_random(rng, make_rows(rng, 60)))
     assert most == verdict.state.entries
+
+
+@pytest.mark.parametrize("function", ["NTH_VALUE(x, 2)", "FIRST_VALUE(x)", "LAST_VALUE(x)"])
+def test_rows_without_a_value_count_in_a_frame_of_rows(function: str) -> None:
+    frame = "ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING"
+    verdict = check(
+        f"{CATALOG} SELECT y, {function} IGNORE NULLS OVER (PARTITION BY k ORDER BY ts {frame}) AS f FROM s"
+    )
+    assert isinstance(verdict, Verdict)
+    assert [each.keeps for each in verdict.state.streams] == [("the last 3 rows",)]
+    rng = random.Random(2)
+    rows = [{**row, "x": row["x"] if rng.random() < 0.5 else None} for row in make_rows(rng, 60)]
+    found, _, _ = run_in_batches(verdict, cut_at_random(rng, rows))
+    assert found == answer_at_once(verdict.query, rows)

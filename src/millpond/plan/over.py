@@ -37,7 +37,10 @@ class FunctionNeed:
     @property
     def keeps_first(self) -> bool:
         """Whether the rows that are kept are the first of each partition, not the last."""
-        return self.limit is not None or self.function.function in ("FIRST_VALUE", "NTH_VALUE")
+        frame = self.function.frame
+        is_from_beginning = frame is None or frame.start is None
+        is_first = is_from_beginning and self.function.function in ("FIRST_VALUE", "NTH_VALUE")
+        return self.limit is not None or is_first
 
     @property
     def is_per_partition(self) -> bool:

@@ -192,16 +192,18 @@ class _Compiler:
 
     def _needs_row(self, need: FunctionNeed, first: int) -> str:
         """Whether later rows need a row: one of the first or the last rows, or the best one so far."""
-        function = need.function
+        function, frame = need.function, need.function.frame
         number, order = first or need.rows, self.order(function, reverse=not first)
-        passes = [] if not function.ignore_nulls else [f"{self._counted(function)} IS NOT NULL"]
+        # A frame of so many rows counts those without a value, too.
+        counts_all = frame is not None and frame.unit is FrameUnit.ROWS and frame.start is not None
+        skips_nulls = function.ignore_nulls and not counts_all
+        passes = [f"{self._counted(function)} IS NOT NULL"] if skips_nulls else []
         if function.function in _BEST and function.frame is not None and function.frame.start is None:
             by = self.value_of(str(function.arguments[1]))
             number, order, passes = 1, f"{by} {_BEST[function.function]} NULLS LAST", [f"{by} IS NOT NULL"]
         parts = ", ".join([*self.keys(function), *passes])
         window = f"({f'PARTITION BY {parts} ' if parts else ''}ORDER BY {order})"
         needed = " AND ".join([*passes, f"row_number() OVER {window} <= {number}"])
-        frame = function.frame
         if frame is not None and frame.start is None and frame.end is not None and frame.end < -1:
             # The last row of the frame is counted from the current row.
             parts = ", ".join(self.keys(function))
