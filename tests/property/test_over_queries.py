@@ -12,7 +12,7 @@ from tests.support.over_generate import CATALOG, make_rows
 from tests.support.over_local import answer_at_once, cut_at_random, run_in_batches
 
 
-@pytest.mark.parametrize("seed", [*range(1000, 1020), 410_035, 620_039])
+@pytest.mark.parametrize("seed", [*range(1000, 1020), 410_035, 620_039, 620_167])
 def test_micro_batches_give_the_answer_on_all_rows(seed: int) -> None:
     assert run_case(seed) in ("equal", "unbounded", "undetermined", "not run")
 

@@ -97,7 +97,8 @@ def compute_over_state(plan: OverPlan) -> State:
         if need.is_per_partition:
             # Equal rows of one window are kept once, for the function that needs most of them.
             window = (need.function.partition_by, need.function.order_by)
-            key = (*window, need.keeps_first, need.function if need.summary else None)
+            counted = need.function.arguments[:1] if need.function.ignore_nulls else None  # rows with a value
+            key = (*window, need.keeps_first, counted, need.function if need.summary else None)
             made = _keep_partitions(base, plan.alias, need, partitions)
             known = kept.get(key)
             if known is None or (made.entries or 0) > (known.entries or 0):
