@@ -22,7 +22,7 @@ from millpond.frontend.number_types import (
     find_literal_type,
     find_rounded_type,
 )
-from millpond.frontend.time_functions import write_field_in_duckdb
+from millpond.frontend.time_fields import write_field_in_duckdb
 
 _LIKE_ARGUMENT = "the type of the first argument"
 _NESTED = "an array, a map or a struct, or depending on one"

@@ -15,8 +15,8 @@ from millpond.frontend.row_expressions import find_obstacle, is_row_expression, 
 from millpond.frontend.scope import Scope
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import Statement
+from millpond.frontend.time_fields import EXTRACTED
 from millpond.frontend.time_functions import (
-    EXTRACTED,
     Argument,
     UnknownFormError,
     find_maker,

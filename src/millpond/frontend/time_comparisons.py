@@ -13,7 +13,8 @@ from datetime import date, datetime, timedelta
 from millpond.frontend.date_formats import read_pattern
 from millpond.frontend.scope import Scope
 from millpond.frontend.time_calls import find_argument, find_time_function
-from millpond.frontend.time_functions import FIELD_FUNCTIONS, count_as_time, make_field, truncate
+from millpond.frontend.time_fields import FIELD_FUNCTIONS
+from millpond.frontend.time_functions import count_as_time, make_field, truncate
 from millpond.query.calendar import find_closing_unit
 from millpond.query.model import Arithmetic, Expr, Literal, Op, Ref
 from millpond.query.types import BIGINT, DATE, INT, INTERVAL, STRING, TIMESTAMP

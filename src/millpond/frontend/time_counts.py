@@ -12,6 +12,7 @@ from sqlglot import TokenType, exp
 from millpond.frontend.constants import Bound
 from millpond.frontend.intervals import read_number
 from millpond.frontend.row_expressions import is_row_expression, mark_as_read
+from millpond.frontend.row_facts import is_positive_remainder
 from millpond.frontend.scope import Scope
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.time_calls import (
@@ -227,19 +228,16 @@ def _read_sum(scope: Scope, node: exp.Expr) -> _Counting | None:
 def _read_rest(scope: Scope, node: exp.Expr) -> _Counting | None:
     """``x - x % 60``: a count without its remainder, which is rounded towards 1970, or down with pmod."""
     rest = node.expression.unnest() if isinstance(node, exp.Sub) else None
-    is_positive = (
-        isinstance(rest, exp.Anonymous) and rest.name.upper() == "PMOD" and len(rest.expressions) == 2
-    )
-    if isinstance(rest, exp.Mod):
-        value, modulus = rest.this, rest.expression
-    elif is_positive and isinstance(rest, exp.Anonymous):
-        value, modulus = rest.expressions
-    else:
+    if rest is None:
         return None
+    is_positive = is_positive_remainder(rest)
+    if not is_positive and not isinstance(rest, exp.Mod):
+        return None
+    value, modulus = rest.expressions if is_positive else (rest.this, rest.expression)
     inner, same, by = _read(scope, node.this), _read(scope, value), _read_integer(modulus)
     if inner is None or same is None or inner.spark != same.spark or by is None or inner.type is DOUBLE:
         return None
-    # The value stays a count of the same unit, which takes only every so manieth value.
+    # It counts the same unit, but only the multiples of ``by`` occur.
     unit, above = inner.count.unit, inner.count.unit * (by - 1)
     low = inner.count.low - (0 if is_positive else above)
     count = Count(unit, low, inner.count.high + above, max(inner.count.period, unit * by))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from millpond.frontend.date_formats import read_pattern
+from millpond.frontend.time_fields import FIELD_NAMES, FIELDS
 from millpond.query.calendar import (
     DAY,
     LONGEST,
@@ -44,73 +45,12 @@ _UNITS = {
     **{unit.upper(): unit for unit in ("hour", "minute", "second", "millisecond", "microsecond")},
 }
 _DATE_UNITS = ("year", "quarter", "month", "week")
-
-
-@dataclass(frozen=True)
-class _Field:
-    """A calendar field: what it determines, its range, and how DuckDB computes it."""
-
-    field: str
-    low: int | None
-    high: int | None
-    duckdb: str
-
-
-_FIELDS = {
-    "YEAR": _Field("year", None, None, "year({})"),
-    "QUARTER": _Field("quarter", 1, 4, "quarter({})"),
-    "MONTH": _Field("month", 1, 12, "month({})"),
-    "DAY": _Field("day", 1, 31, "day({})"),
-    "DAYOFYEAR": _Field("day of year", 1, 366, "dayofyear({})"),
-    "HOUR": _Field("hour", 0, 23, "hour({})"),
-    "MINUTE": _Field("minute", 0, 59, "minute({})"),
-    "SECOND": _Field("second", 0, 59, "second({})"),
-    "WEEKOFYEAR": _Field("week of year", 1, 53, "weekofyear({})"),
-    "DAYOFWEEK": _Field("day of week", 1, 7, "dayofweek({}) + 1"),
-    "WEEKDAY": _Field("day of week", 0, 6, "(dayofweek({}) + 6) % 7"),
-}
-# The functions of fields that recur.
-FIELD_FUNCTIONS = {each.field: name for name, each in _FIELDS.items() if each.high and name != "WEEKDAY"}
-# Other names of the same functions, and the fields of EXTRACT and DATE_PART that give an integer.
-_FIELD_NAMES = {name: name for name in _FIELDS} | {"DAYOFMONTH": "DAY"}
-EXTRACTED = {
-    **{name: name for name in ("YEAR", "QUARTER", "MONTH", "DAY", "HOUR", "MINUTE", "DAYOFWEEK")},
-    **dict.fromkeys(("YEARS", "YR", "YRS", "Y"), "YEAR"),
-    **{"QTR": "QUARTER", "MONTHS": "MONTH", "MON": "MONTH", "MONS": "MONTH", "DAYS": "DAY", "D": "DAY"},
-    **{
-        "DOY": "DAYOFYEAR",
-        "DOW": "DAYOFWEEK",
-        "WEEK": "WEEKOFYEAR",
-        "WEEKS": "WEEKOFYEAR",
-        "W": "WEEKOFYEAR",
-    },
-    **{"HOURS": "HOUR", "HR": "HOUR", "HRS": "HOUR", "H": "HOUR"},
-    **{"MINUTES": "MINUTE", "MIN": "MINUTE", "MINS": "MINUTE", "M": "MINUTE"},
-}
-
 _EPOCH_UNITS = {
     **dict.fromkeys(("UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP"), ("unix_timestamp", SECOND)),
     "UNIX_SECONDS": ("unix_seconds", SECOND),
     "UNIX_MILLIS": ("unix_millis", 1_000),
     "UNIX_MICROS": ("unix_micros", MICROSECOND),
 }
-
-
-def write_field_in_duckdb(field: str, argument: str) -> str | None:
-    """DuckDB's spelling of a field of EXTRACT or DATE_PART, or of WEEKDAY; None if it is not an integer.
-
-    In Spark, Sunday is day 1 of a week, and day 6 of WEEKDAY; in DuckDB it is day 0.
-    """
-    known = _FIELDS.get(EXTRACTED.get(field.upper(), field.upper()))
-    return f"({known.duckdb.format(argument)})" if known is not None and field.upper() != "SECOND" else None
-
-
-def count_field_values(field: str) -> int | None:
-    """The most values of a field of EXTRACT or DATE_PART; None if there is no limit, or none is known."""
-    known = _FIELDS.get(EXTRACTED.get(field.upper(), ""))
-    if known is None or known.low is None or known.high is None:
-        return None
-    return known.high - known.low + 1
 
 
 @dataclass(frozen=True)
@@ -213,7 +153,7 @@ Maker = Callable[[Argument, str, list[str]], Column]
 
 def find_maker(function: str) -> Maker | None:
     """The function that makes the column of a call, by the name of the called function in upper case."""
-    if function in _FIELD_NAMES:
+    if function in FIELD_NAMES:
         return make_field
     return _MAKERS.get(function)
 
@@ -224,8 +164,8 @@ def find_maker(function: str) -> Maker | None:
 def make_field(argument: Argument, function: str, arguments: list[str]) -> Column:
     """A calendar field, such as ``hour(ts)``."""
     _expect(arguments, 0)
-    name = _FIELD_NAMES[function]
-    field = _FIELDS[name]
+    name = FIELD_NAMES[function]
+    field = FIELDS[name]
     text = f"{name.lower()}({argument.name})"
     facts = []
     if field.low is not None:

@@ -11,6 +11,13 @@ TABLE = (
 )
 
 
+def find_derived_type(text: str) -> str:
+    """The type of the only derived column of a query."""
+    [query] = parse(text)
+    ((column,),) = (table.derived for table in query.tables.values())
+    return column.type.name
+
+
 @pytest.mark.parametrize(
     ("call", "type_"),
     [
@@ -26,9 +33,7 @@ TABLE = (
     ],
 )
 def test_the_type_of_a_function(call: str, type_: str) -> None:
-    [query] = parse(f"{TABLE} SELECT ms FROM clicks WHERE {call} IS NOT NULL")
-    ((column,),) = (table.derived for table in query.tables.values())
-    assert column.type.name == type_
+    assert find_derived_type(f"{TABLE} SELECT ms FROM clicks WHERE {call} IS NOT NULL") == type_
 
 
 PAYMENTS = "CREATE STREAMING TABLE payments (id INT, amount DECIMAL(6,2), fee DECIMAL(30,10), rate DOUBLE);"
@@ -58,9 +63,7 @@ PAYMENTS = "CREATE STREAMING TABLE payments (id INT, amount DECIMAL(6,2), fee DE
     ],
 )
 def test_decimals_have_the_type_that_spark_computes(expression: str, type_: str) -> None:
-    [query] = parse(f"{PAYMENTS} SELECT id FROM payments WHERE abs({expression}) > 1")
-    ((column,),) = (table.derived for table in query.tables.values())
-    assert column.type.name == type_
+    assert find_derived_type(f"{PAYMENTS} SELECT id FROM payments WHERE abs({expression}) > 1") == type_
 
 
 @pytest.mark.parametrize("quotient", ["amount / 3", "id / 1.5", "(amount + 1) / 3 * rate", "fee * fee"])
@@ -98,6 +101,4 @@ CARTS = (
     ],
 )
 def test_the_types_of_arrays_and_maps(call: str, type_: str) -> None:
-    [query] = parse(f"{CARTS} SELECT {call} AS v FROM carts")
-    ((column,),) = (table.derived for table in query.tables.values())
-    assert column.type.name == type_
+    assert find_derived_type(f"{CARTS} SELECT {call} AS v FROM carts") == type_
