@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
+from sqlglot import parse_one
 
 from millpond.frontend.parse import parse
+from millpond.frontend.spark_functions import to_duckdb
 
 TABLE = (
     "CREATE STREAMING TABLE clicks (url STRING, ms INT, spent DOUBLE, extra MAP<STRING, INT>, at TIMESTAMP);"
@@ -102,3 +105,20 @@ CARTS = (
 )
 def test_the_types_of_arrays_and_maps(call: str, type_: str) -> None:
     assert find_derived_type(f"{CARTS} SELECT {call} AS v FROM carts") == type_
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [
+        ("dayofweek(day)", 4),
+        ("weekday(day)", 2),
+        ("extract(DOW FROM day)", 4),
+        ("extract(doy FROM day)", 322),
+        ("date_part('week', day)", 47),
+        ("datepart('MONS', date_add(day, 30))", 12),
+    ],
+)
+def test_fields_of_a_date_have_sparks_values(call: str, value: int) -> None:
+    text = to_duckdb(parse_one(call, read="spark"))
+    query = f"SELECT {text} FROM (SELECT DATE '2026-11-18' AS day)"  # a Wednesday
+    assert duckdb.execute(query).fetchall() == [(value,)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from millpond import Verdict, check
 from millpond.analysis.decide import decide
 from millpond.analysis.witness.find_whole import find_whole_template
 from millpond.analysis.witness.templates import find_template
 from millpond.analysis.witness.whole_queries import _list_halves, keeps_cardinalities
 from millpond.frontend.parse import parse
+from tests.support.oracle import confirm_witness
 
 
 @pytest.mark.parametrize("n", [9, 16, 40])
@@ -59,3 +61,27 @@ def test_a_witness_does_not_have_more_values_than_are_declared(text: str) -> Non
     limited = parse(declared.format(limits) + text)[0]
     assert find_whole_template(limited) is None
     assert decide(limited).outcome != "unbounded"
+
+
+def test_a_probe_of_several_rows_is_observed_at_its_end() -> None:
+    """On the way to a count of 2, the one of 1 is emitted; the order of 2 adds nothing to that."""
+    streams = """
+        CREATE STREAMING TABLE clicks (ms INT, user INT, page INT CHECK (page BETWEEN 0 AND 2), at TIMESTAMP);
+        CREATE STREAMING TABLE orders (number INT, user INT, shop INT CHECK (shop IN (1, 2)), at TIMESTAMP);
+    """
+    query = """
+        SELECT DISTINCT orders.shop FROM orders JOIN (
+          SELECT page, MAX(n) AS most
+          FROM (SELECT page, COUNT(*) AS n FROM clicks WHERE ms BETWEEN 0 AND 3 GROUP BY page) AS counted
+          WHERE page = 1 GROUP BY page
+        ) AS best ON orders.number = best.most
+    """
+    verdict = check(streams + query)
+    assert isinstance(verdict, Verdict)
+    witness = verdict.witness(3)
+    assert max(map(len, witness["probes"])) > 1 and witness["compare"] == "answer"
+    catalog = {
+        name: [(column.name, column.type.name) for column in table.columns]
+        for name, table in verdict.query.declared_tables.items()
+    }
+    assert confirm_witness(streams + query, catalog, witness) is None
