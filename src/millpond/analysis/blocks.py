@@ -14,6 +14,7 @@ from dataclasses import replace
 from millpond.analysis.reasons import describe_undetermined
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED, Reason, UndeterminedCode, Verdict
 from millpond.plan.state import VALUE_BYTES, Kept, State
+from millpond.query.finite_columns import is_of_relations
 from millpond.query.model import (
     And,
     Comparison,
@@ -182,9 +183,9 @@ def open_blocks(query: Query) -> Query:
 
     def open_block(occurrence: Occurrence) -> Occurrence:
         table = occurrence.table
-        if not isinstance(table.block, Subquery):
-            return occurrence
-        return replace(occurrence, table=replace(table, block=None, checks=tuple(list_facts(table))))
+        return (
+            replace(occurrence, table=open_table(table)) if isinstance(table.block, Subquery) else occurrence
+        )
 
     terms = (
         replace(term, selects=tuple(map_occurrences(select, open_block) for select in term.selects))
@@ -193,7 +194,13 @@ def open_blocks(query: Query) -> Query:
     return replace(query, terms=tuple(terms))
 
 
-def list_facts(table: Table) -> Iterator[Condition]:
+def open_table(table: Table) -> Table:
+    """The table of a block as if it were a declared stream, with what is known of its rows."""
+    columns = tuple(replace(c, of_relations=is_of_relations(table, c.name)) for c in table.columns)
+    return replace(table, columns=columns, block=None, checks=tuple(_list_facts(table)))
+
+
+def _list_facts(table: Table) -> Iterator[Condition]:
     """Conditions on one column that every row of a block fulfils, unless the column is NULL."""
     query = _query_of(table)
     shown = {column.name for column in table.columns}

@@ -55,7 +55,7 @@ from millpond.query.model import TRUE, Aggregate, Query, Ref, Select
 from millpond.query.normalize import TooManyParts
 from millpond.query.parts import Part
 from millpond.query.time_order import find_result_keys, find_time_columns, is_timed
-from millpond.query.trees import aliases_in, find_aggregates, is_aggregate, refs
+from millpond.query.trees import aliases_in, find_aggregates, is_aggregate, keeps_no_rows, refs
 from millpond.query.types import Domain
 from millpond.query.variants import NoVariantsError, join_subqueries
 
@@ -112,6 +112,8 @@ def decide(query: Query, prove: bool = True) -> Verdict:
     except TooManyParts:
         return _build_undetermined(query, (describe_undetermined(UndeterminedCode.TOO_MANY_ALTERNATIVES),))
     except (NoVariantsError, NeverFinalError) as gap:
+        if keeps_no_rows(query):
+            return _decide_row_by_row(query)
         reason = describe_partner_gap(query, gap)
         return _decide_without_variants(query, reason) if prove else _build_undetermined(query, (reason,))
     if not failures:
@@ -121,6 +123,8 @@ def decide(query: Query, prove: bool = True) -> Verdict:
             return _build_undetermined(
                 query, (describe_undetermined(UndeterminedCode.NO_SYNOPSIS, str(gap)),)
             )
+    if keeps_no_rows(query):
+        return _decide_row_by_row(query)
     if not prove:
         return _build_unconfirmed(query, failures)
     verdict = _decide_by_witness(query, failures)
@@ -154,6 +158,12 @@ def _decide_bounded(query: Query, needs: list[SelectNeeds]) -> Verdict:
         return Verdict(BOUNDED, (), state, query, timed=timed, published=published)
     plan = derive_plan(query, needs)
     return Verdict(BOUNDED, (), compute_exact_state(plan), query, plan=plan)
+
+
+def _decide_row_by_row(query: Query) -> Verdict:
+    """The verdict on a query in which relations are joined with each row of a stream: nothing is kept."""
+    needs = tuple(SelectNeeds(select, False, ()) for select in query.selects)
+    return Verdict(BOUNDED, (), State(0, 0), query, timed=TimedPlan(query, needs))
 
 
 def plan_in_order(verdict: Verdict) -> Verdict:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from millpond.analysis.blocks import add_states, has_finite_answer, list_facts, open_blocks
+from millpond.analysis.blocks import add_states, has_finite_answer, open_blocks, open_table
 from millpond.analysis.over import (
     OverCode,
     OverFailure,
@@ -242,8 +242,8 @@ def _is_final(below: Verdict) -> bool:
 def _open_base(source: WindowedSource) -> WindowedSource:
     """The source with the rows below its functions as those of a declared stream."""
     base = source.base
-    checks = tuple(list_facts(base)) if isinstance(base.block, Subquery) else base.checks
-    block = replace(source.block, base=replace(base, block=None, checks=checks))
+    opened = open_table(base) if isinstance(base.block, Subquery) else replace(base, block=None)
+    block = replace(source.block, base=opened)
     table = replace(source.table, block=block)
     alias = source.alias
     select = map_occurrences(source.select, lambda o: replace(o, table=table) if o.alias == alias else o)

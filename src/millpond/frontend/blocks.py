@@ -122,6 +122,8 @@ class _Blocks:
         reads: list[TypedSelect] = []
         inside = replace(around, alias=None, branches={}, ignores_duplicates=False)
         terms = read_terms(statement, node, inside, reads)
+        for read in reads:
+            read.require_settled()
         query = build_query(reads, terms, statement.slice(node), statement.at(node))
         wanted = self._name_table(named.name, query)
         made: BlockTable = build_block_table(wanted, query, reads[0].types, self.times.get(wanted))

@@ -8,7 +8,7 @@ split (``SUM(abs(a.x - b.y))``) is computed from the rows of the join first: the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
@@ -155,6 +155,14 @@ def refuse_lifted(scope: Scope, nodes: Sequence[exp.Expr]) -> None:
         source, _ = scope.resolve(column)
         if source.alias == _BLOCK:
             raise KeepBlockError(source.path)
+
+
+def lift_rows(scope: Scope) -> NoReturn:
+    """Let the select of a scope read the rows of its join as a block, which is not merged."""
+    for source in scope.visible:
+        if source.alias == _BLOCK:
+            raise KeepBlockError(source.path)
+    raise JointArgumentError(scope)
 
 
 # --- blocks ------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Reads ORDER BY without LIMIT, and LIMIT without ORDER BY, at the end of a query.
 
-The rows of a stream come in the order of time, so their order must start with the time, ascending: the
-timestamp of the rows, or the time bucket with which groups close.
+Rows that are written together, those of one closed window or those of one micro-batch, are sorted.  Groups
+and DISTINCT rows may have any order.  Other rows come in the order of time, so their order must start with
+their timestamp, ascending.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from millpond.query.model import Query, SortKey
 from millpond.query.result_times import find_final_buckets, find_moments
 from millpond.query.trees import is_aggregate
 
-_TIME_FIRST = "ORDER BY without LIMIT is only supported if it starts with the time of the rows, ascending"
-_TIME_REMEDY = "leave it out, or add LIMIT n"
+_TIME_FIRST = "ORDER BY of rows without LIMIT is only supported if it starts with their time, ascending"
+_TIME_REMEDY = "the rows never end; sort the output where you read it"
 
 
 def read_ending(statement: Statement, query: Query, order: exp.Expr | None, limit: exp.Expr | None) -> Query:
@@ -32,7 +33,8 @@ def read_ending(statement: Statement, query: Query, order: exp.Expr | None, limi
         return query
     keys = tuple(_read_key(statement, each, query) for each in order.expressions)
     first = keys[0]
-    if first.descending or first.column not in _find_time_columns(query):
+    is_grouped = all(term.distinct or all(map(is_aggregate, term.selects)) for term in query.terms)
+    if not is_grouped and (first.descending or first.column not in _find_time_columns(query)):
         raise SqlError(_TIME_FIRST, statement.keyword_at(order, "ORDER"), _TIME_REMEDY)
     return replace(query, order_by=keys)
 
@@ -65,6 +67,9 @@ def _read_key(statement: Statement, node: exp.Expr, query: Query) -> SortKey:
         found = names[int(key.name) - 1] if 1 <= int(key.name) <= len(names) else None
     elif isinstance(key, exp.Column) and not isinstance(key.this, exp.Star):
         found = next((name for name in names if name.lower() == key.name.lower()), None)
+    items = statement.tree.expressions if isinstance(statement.tree, exp.Select) else []
+    if found is None and len(items) == len(names):
+        found = next((name for name, item in zip(names, items, strict=True) if item.unalias() == key), None)
     if found is None:
         message = f"ORDER BY {statement.excerpt(key)} is not a column of the result"
         shown = ", ".join(one_line(name, 40) for name in names[:12])

@@ -13,6 +13,7 @@ from itertools import pairwise
 from sqlglot import Token, TokenType
 
 from millpond.frontend.parse import split_statements
+from millpond.frontend.targets import find_target
 
 # The words that start a clause of a SELECT, or end it.
 _CLAUSES = (
@@ -129,7 +130,9 @@ def outline_text(text: str) -> Outline:
     tables: list[TableOutline] = []
     views: list[SelectOutline] = []
     queries: list[tuple[SelectOutline, ...]] = []
-    for tokens in split_statements(text):
+    for every in split_statements(text):
+        target = find_target(text, every)
+        tokens = every[target.query :] if target is not None else every
         statement = _Statement(text, tokens)
         selects = tuple(statement.list_selects())
         if statement.word(0) != "CREATE":

@@ -20,7 +20,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
-from millpond.errors import SqlError, SqlNameError, describe_os_error, one_line
+from millpond.errors import Position, SqlError, SqlNameError, describe_os_error, one_line
 from millpond.frontend.aggregate_calls import name_aggregates
 from millpond.frontend.blocks import check_view, read_query
 from millpond.frontend.catalog import read_table
@@ -31,8 +31,10 @@ from millpond.frontend.named_queries import read_view
 from millpond.frontend.refusals import describe_unsupported_statement, refuse_unread_words
 from millpond.frontend.rewrites import rewrite_scalar_subqueries, rewrite_set_operations
 from millpond.frontend.scope import NamedQuery, Names
+from millpond.frontend.shorthands import expand_shorthands
 from millpond.frontend.statement import READ, Statement, position
 from millpond.frontend.syntax_errors import describe_syntax_error, describe_unclosed
+from millpond.frontend.targets import find_target
 from millpond.query.model import Query, Script, Table
 
 # Stack frames to add: sqlglot makes about 20 nested calls for a level of parentheses.
@@ -87,11 +89,17 @@ def _read_statements(text: str, declared: Names) -> tuple[dict[str, Table | Name
     """The tables of a text, with those that are declared elsewhere, and its queries."""
     tables, queries = dict(declared), []
     for tokens in split_statements(text):
-        statement = Statement(text, tokens, _parse_tree(text, tokens))
+        target = find_target(text, tokens)
+        query = tokens[target.query :] if target is not None else tokens
+        statement = Statement(text, query, _parse_tree(text, query))
         if statement.word(0) == "CREATE":
             _declare(statement, tables)
-        else:
-            queries.append(statement)
+            continue
+        queries.append(statement)
+        if target is not None and target.name is not None:
+            written = Statement(text, query, _parse_tree(text, query))
+            named = NamedQuery(target.name, written, written.tree, target.columns, dict(tables))
+            _add_name(tables, named, position(text, tokens[0].start))
     return tables, queries
 
 
@@ -186,8 +194,11 @@ def _declare(statement: Statement, tables: dict[str, Table | NamedQuery]) -> Non
     if isinstance(table, NamedQuery):
         check_view(table)
     refuse_unread_words(statement)
+    _add_name(tables, table, statement.at(statement.tree.this))
+
+
+def _add_name(tables: dict[str, Table | NamedQuery], table: Table | NamedQuery, place: Position) -> None:
     if table.name.lower() in {name.lower() for name in tables}:
-        place = statement.at(statement.tree.this)
         raise SqlNameError(f"table {one_line(table.name)} is declared twice", place, "declare it once")
     tables[table.name] = table
 
@@ -264,9 +275,9 @@ def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
         trees = []
     if len(trees) != 1 or trees[0] is None:
         raise SqlError("this statement is not understood", position(text, tokens[0].start), "simplify it")
-    tree = name_aggregates(trees[0])
+    tree, left_out = expand_shorthands(name_aggregates(trees[0]))
     rewrite_scalar_subqueries(tree)
-    left_out = rewrite_laterals(tree)
+    left_out |= rewrite_laterals(tree)
     tree = rewrite_limits(rewrite_set_operations(tree))
     tree.meta[READ] |= left_out
     return tree
@@ -277,13 +288,13 @@ def _merge_tokens(text: str, tokens: list[Token]) -> list[Token]:
 
     ``USING org.example.Source`` names one format, and ``'it''s'`` is one string with a quote in it.
     ``window`` is a name unless it starts a WINDOW clause: ``WINDOW w AS (…)``.
-    ``STREAM(t)`` in FROM is ``t``.
+    ``STREAM(t)`` in FROM is ``t``.  Hints are left out.
     """
     mended: list[Token] = []
     in_format = False
     left_out = _find_stream_words(tokens)
     for index, token in enumerate(tokens):
-        if index in left_out:
+        if index in left_out or token.token_type is TokenType.HINT:  # a hint does not change the answer
             continue
         if token.token_type is TokenType.WINDOW and not _starts_window_clause(tokens, index):
             token = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)

@@ -27,6 +27,7 @@ from millpond.frontend.expressions import (
     has_aggregate,
     names_window,
 )
+from millpond.frontend.refusals import is_unsettled
 from millpond.frontend.row_expressions import (
     find_derived,
     find_expression_type,
@@ -44,12 +45,20 @@ from millpond.query.types import BOOLEAN, WINDOW, Family, SqlType
 
 @dataclass
 class Computed:
-    """A select item that is computed from ``parts``, which ``row`` names ``0``, ``1``, … ."""
+    """A select item that is computed from ``parts``, which ``row`` names ``0``, ``1``, … .
+
+    Where it is ``unsettled``, it also has the current time or a random value in it.
+    """
 
     row: exp.Expr
     parts: list[Bound] = field(default_factory=list)
     type: SqlType | None = None
     name: str = ""
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the item has another value each time it is computed."""
+        return any(map(is_unsettled, self.row.walk()))
 
     def to_output(self, name: str, names: list[str]) -> OutputColumn:
         """The output column; ``names`` are those of the parts in the result."""
@@ -78,7 +87,8 @@ def bind_item(reader: Reader, node: exp.Expr) -> Bound | Computed:
     except (SqlTypeError, SqlNameError):
         raise
     except SqlError as refusal:
-        computed = _read_computed(reader, node) if _is_over_results(reader, node) else None
+        is_item = _is_over_results(reader, node) or any(map(is_unsettled, node.walk()))
+        computed = _read_computed(reader, node, may_be_unsettled=True) if is_item else None
         if computed is None:
             raise refusal
         return computed
@@ -99,14 +109,14 @@ def bind_star_item(reader: Reader, node: exp.Expr, column: SourceColumn) -> Boun
 
 
 def _is_over_results(reader: Reader, node: exp.Expr) -> bool:
-    """Whether an item is over groups or over several occurrences; over one, the refusal says more."""
+    """Whether an item is constant, or over groups or several occurrences; over one, the refusal says more."""
     if reader.grouped is not None:
         return True
     if node.find(exp.Query) is not None:
         return False
     columns = (column for column in node.find_all(exp.Column) if not isinstance(column.this, exp.Star))
     owners = {reader.scope.find_column(column)[0].occurrence for column in columns}
-    return len(owners) > 1 or not owners.isdisjoint(reader.scope.extended)
+    return len(owners) != 1 or not owners.isdisjoint(reader.scope.extended)
 
 
 def read_filter(reader: Reader, node: exp.Expr, refusal: SqlError) -> Computed:
@@ -151,7 +161,7 @@ def join_filters(filters: Sequence[Computed], names: Callable[[Computed], list[s
     return OutputColumn(" AND ".join(each.name for each in filters), spark, duckdb)
 
 
-def _read_computed(reader: Reader, node: exp.Expr) -> Computed | None:
+def _read_computed(reader: Reader, node: exp.Expr, may_be_unsettled: bool = False) -> Computed | None:
     """The computed item; None if it is no function of aggregates and columns."""
     if not isinstance(node, exp.Condition | exp.Paren) or isinstance(node, (*AGGREGATES, exp.Column)):
         return None
@@ -169,7 +179,7 @@ def _read_computed(reader: Reader, node: exp.Expr) -> Computed | None:
                 return None
             done.add(id(written))
             places.append((copied, bound))
-        elif not is_row_function(written):
+        elif not is_row_function(written) and not (may_be_unsettled and is_unsettled(written)):
             return None
     known: dict[Expr, int] = {}
     for copied, bound in places:
@@ -182,7 +192,7 @@ def _read_computed(reader: Reader, node: exp.Expr) -> Computed | None:
     computed.type = find_expression_type(reader.statement, node, computed.row, types)
     computed.name = name_expression(reader.statement, node)
     mark_as_read(reader.statement, node)
-    return computed if computed.parts else None
+    return computed
 
 
 def bind_part(reader: Reader, node: exp.Expr) -> Bound | None:

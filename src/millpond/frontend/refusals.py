@@ -159,9 +159,11 @@ _OVER_ONLY = (
 RANDOM_FUNCTIONS = (exp.Rand, exp.Randn, exp.Randstr, exp.Uniform, exp.Uuid, exp.Shuffle)
 _CLOCK_WORDS = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME")  # these need no parentheses
 _CLOCK_NAMES = ("NOW", "GETDATE", "SYSDATE", "CURRENT_WATERMARK", "PROCTIME")
+# Those that may be shown: their value is that of the moment at which a row is written.
+_UNSETTLED_NAMES = ("NOW", "MONOTONICALLY_INCREASING_ID")
 _RANDOM_NAMES = ("MONOTONICALLY_INCREASING_ID", "SPARK_PARTITION_ID", "INPUT_FILE_NAME")
 _CLOCK = "is the current time, which is not supported: the answer would change although no row arrives"
-_CLOCK_REMEDY = "compare with the time of other rows, or group by a time window: window(at, '15 minutes')"
+_CLOCK_REMEDY = "only the time in the rows counts, as in window(at, '15 minutes'), which is another query"
 _RANDOM = "is not supported: its value does not follow from the row"
 _SEVERAL_ROWS = "is not supported: it makes several rows of one"
 # Statements that start with something else than CREATE or SELECT.
@@ -180,7 +182,7 @@ _WORDS = _TYPES | frozenset(
     SELECT DISTINCT ALL FROM AS JOIN INNER CROSS ON WHERE AND OR NOT GROUP BY HAVING UNION BETWEEN IN IS NULL
     LEFT RIGHT FULL OUTER SEMI ANTI TRUE FALSE CAST TRY_CAST CASE WHEN THEN ELSE END FILTER ::
     WITH VIEW REPLACE TEMPORARY TEMP ORDER ASC DESC NULLS FIRST LAST LIMIT LATERAL
-    INTERSECT EXCEPT MINUS
+    INTERSECT EXCEPT MINUS ROLLUP CUBE GROUPING SETS LIKE ILIKE ANY
     CREATE STREAMING TABLE IF EXISTS CHECK CONSTRAINT USING OPTIONS TBLPROPERTIES COMMENT
     ( ) , . * + - / % = == < <= > >= <> != ! ~
     """.split()  # noqa: SIM905 (a list of words reads better)
@@ -242,6 +244,22 @@ def _construct_error(statement: Statement, node: exp.Expr, construct: str, remed
     return SqlError(f"{construct} is not supported", place, remedy)
 
 
+def is_unsettled(node: exp.Expr) -> bool:
+    """Whether a node is the current time or a random value, which does not follow from the row."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.upper() in _UNSETTLED_NAMES
+    return isinstance(node, (*CLOCK_FUNCTIONS, exp.Rand, exp.Randn, exp.Uuid))
+
+
+def unsettled_error(statement: Statement, node: exp.Expr) -> SqlError:
+    """The error for the current time or a random value that is used for more than to be shown."""
+    message = (
+        f"{statement.excerpt(node)} does not follow from the row: the result can show it, but it cannot be"
+        " compared, grouped by or aggregated"
+    )
+    return SqlError(message, statement.at(node))
+
+
 def is_type_name(word: str) -> bool:
     """Whether a word in upper case is a type of the language."""
     return word in _TYPES
@@ -278,7 +296,7 @@ def refuse_unread_words(statement: Statement) -> None:
         word, before = statement.word(index), statement.word(index - 1)
         if index in statement.leaves or (is_create and word in names):
             continue
-        misplaced = word in ("DISTINCT", "ALL") and before not in ("SELECT", "UNION", "(")
+        misplaced = word in ("DISTINCT", "ALL") and before not in ("SELECT", "UNION", "(", "GROUP BY")
         if misplaced or not words.issuperset(word.split()):
             message = f"{one_line(word, 40)} is not supported here"
             remedy = _USING if is_create and word == "WITH" else _FUNCTIONS.get(word)

@@ -29,7 +29,7 @@ from millpond.errors import SqlError, SqlTypeError
 from millpond.frontend.constants import Bound
 from millpond.frontend.domains import count_values, find_limited_column, find_rate
 from millpond.frontend.near_times import find_near_columns
-from millpond.frontend.refusals import CLOCK_FUNCTIONS, RANDOM_FUNCTIONS
+from millpond.frontend.refusals import CLOCK_FUNCTIONS, RANDOM_FUNCTIONS, is_unsettled
 from millpond.frontend.row_facts import find_facts
 from millpond.frontend.scope import Scope
 from millpond.frontend.spark_functions import (
@@ -83,7 +83,7 @@ def is_row_function(node: exp.Expr) -> bool:
     """Whether a node by itself, without its operands, is a function of them."""
     if isinstance(node, exp.Exists):  # exists(array, x -> condition)
         return node.args.get("expression") is not None
-    return not isinstance(node, _NOT_OF_THE_ROW) and not is_unknown_call(node)
+    return not isinstance(node, _NOT_OF_THE_ROW) and not is_unknown_call(node) and not is_unsettled(node)
 
 
 def find_derived(scope: Scope, node: exp.Expr) -> tuple[str, Column] | None:
@@ -156,7 +156,18 @@ def _expand(scope: Scope, ref: Ref) -> exp.Expr:
     derivation = scope.column(ref).derivation
     if derivation is None or derivation.time is not None or derivation.gap is not None or derivation.repeated:
         return exp.column(exp.to_identifier(ref.column, quoted=True))
-    return exp.Paren(this=sqlglot.parse_one(derivation.sql, read="spark"))
+    return exp.Paren(this=sqlglot.parse_one(derivation.sql, read="spark").transform(_to_field))
+
+
+def _to_field(node: exp.Expr) -> exp.Expr:
+    """The field of a struct, which sqlglot reads as a column of a table; rows have no qualified columns."""
+    if not isinstance(node, exp.Column) or not node.table:
+        return node
+    first, *fields = node.parts
+    access: exp.Expr = exp.Column(this=first)
+    for each in fields:
+        access = exp.Dot(this=access, expression=each)
+    return access
 
 
 def derive_constant(scope: Scope, node: exp.Expr, constant: Bound) -> Bound | None:

@@ -11,6 +11,7 @@ from millpond.errors import Position, SqlError, SqlTypeError, one_line
 from millpond.frontend.below_over import build_block_below, cut_columns
 from millpond.frontend.block_tables import build_block_table
 from millpond.frontend.conditions import (
+    Rest,
     conjunction,
     read_row_condition,
 )
@@ -20,7 +21,7 @@ from millpond.frontend.explode import list_explode_filters, read_lateral_views
 from millpond.frontend.expressions import Reader, has_aggregate, strip_parentheses
 from millpond.frontend.grouping import find_aliases, find_windows, push_having, read_group_by, read_having
 from millpond.frontend.joins import FromClause, MergedBlock, Surroundings, read_from
-from millpond.frontend.joint_arguments import JointArgumentError, find_lifted, lift_arguments
+from millpond.frontend.joint_arguments import JointArgumentError, find_lifted, lift_arguments, lift_rows
 from millpond.frontend.named_queries import strip_subquery
 from millpond.frontend.over import (
     copy_select,
@@ -30,7 +31,7 @@ from millpond.frontend.over import (
     replace_aliases,
 )
 from millpond.frontend.projections import Computed, bind_item, bind_star_item, read_filter
-from millpond.frontend.refusals import accept_only, unsupported_error
+from millpond.frontend.refusals import accept_only, unsettled_error, unsupported_error
 from millpond.frontend.row_expressions import (
     derive_constant,
     is_row_expression,
@@ -47,6 +48,7 @@ from millpond.query.model import (
     TRUE,
     Exists,
     Item,
+    JoinSide,
     Literal,
     Occurrence,
     OutputColumn,
@@ -55,7 +57,7 @@ from millpond.query.model import (
     Select,
     Term,
 )
-from millpond.query.trees import item_refs, map_occurrences
+from millpond.query.trees import aliases_in, item_refs, map_occurrences
 from millpond.query.types import WINDOW, Family, SqlType
 
 MAX_SELECTS = 100
@@ -72,13 +74,22 @@ class DistributeError(Exception):
 
 @dataclass(frozen=True)
 class TypedSelect:
-    """A select and the types of its output columns; ``windows`` are as in ``Query``."""
+    """A select and the types of its output columns; ``windows`` are as in ``Query``.
+
+    If it shows the current time or a random value, ``unsettled`` is the error for any other use of that.
+    """
 
     select: Select
     types: tuple[SqlType | None, ...]
     windows: tuple[tuple[int, str], ...]
     projection: tuple[OutputColumn, ...] = ()
     filter: OutputColumn | None = None
+    unsettled: SqlError | None = None
+
+    def require_settled(self) -> None:
+        """Refuse the current time and random values, because the results are compared with others."""
+        if self.unsettled is not None:
+            raise self.unsettled
 
 
 def read_terms(
@@ -115,6 +126,9 @@ def build_query(
 
     Computed results that are compared with others, those of UNION and DISTINCT, are blocks of their own.
     """
+    if any(term.distinct for term in terms):
+        for each in reads:
+            each.require_settled()
     if len(reads) > 1 or terms[0].distinct:
         made = [
             _make_block(read, number) if read.projection else read for number, read in enumerate(reads, 1)
@@ -222,8 +236,7 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
     reader = Reader(statement, scope, frozenset(grouped) if is_grouped else None, windows=windows)
     rest = clause.rest
     where, exists = read_where(scope, node.args.get("where"), around, rest)
-    if rest and (is_grouped or node.args.get("distinct")):
-        raise rest[0][1]
+    _read_as_block(clause, node, is_grouped or bool(node.args.get("distinct")), rest)
     bound = [
         bind_star_item(reader, i.node, i.column) if i.column else bind_item(reader, i.node) for i in items
     ]
@@ -252,7 +265,15 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
     )
     select = map_occurrences(select, lambda o: with_derived(o, list(scope.derived.get(o.alias, {}).values())))
     refuse_misplaced_sessions(select)
-    return TypedSelect(push_having(select), tuple(each.type for each in bound), packed, projection, filtered)
+    unsettled = (i.node for i, b in zip(items, bound, strict=True) if isinstance(b, Computed) and b.unsettled)
+    return TypedSelect(
+        push_having(select),
+        tuple(each.type for each in bound),
+        packed,
+        projection,
+        filtered,
+        next((unsettled_error(statement, each) for each in unsettled), None),
+    )
 
 
 def _refuse_nested(
@@ -263,6 +284,32 @@ def _refuse_nested(
         if each.type is not None and each.type.family is Family.NESTED:
             message = f"DISTINCT {statement.excerpt(item.node)}, which is {each.type}, is not supported"
             raise SqlTypeError(message, statement.at(item.node), "select its fields or elements")
+
+
+def _read_as_block(clause: FromClause, node: exp.Select, is_set: bool, rest: Rest) -> None:
+    """Read the rows of a join as a block if groups or a set are made of them (``is_set``), where that helps.
+
+    It does for conditions that are computed from whole rows of the join, and for relations that are joined
+    with other relations by outer joins: each row of the one stream is then answered by itself.
+    """
+    if not is_set or any(each.is_star for each in node.expressions):
+        if rest and is_set:
+            raise rest[0][1]
+        return
+    if rest and len(clause.occurrences) < 2:
+        raise rest[0][1]
+    if rest or _joins_relations(clause):
+        lift_rows(clause.scope)
+
+
+def _joins_relations(clause: FromClause) -> bool:
+    """Whether an outer join compares the columns of two relations."""
+    relations = {o.alias for o in clause.occurrences if not o.table.streaming}
+    if len(clause.occurrences) - len(relations) != 1:
+        return False
+    return any(
+        join.side is not JoinSide.INNER and len(aliases_in(join.on) & relations) > 1 for join in clause.joins
+    )
 
 
 def _refuse_rest(clause: FromClause) -> None:
@@ -346,8 +393,9 @@ def read_plain(statement: Statement, node: exp.Select, around: Surroundings) -> 
             raise KeepBlockError(union.path) from None
         raise
     node, clause = _read_over(statement, node, clause, around)
-    _refuse_rest(clause)
-    where, exists = read_where(clause.scope, node.args.get("where"), around)
+    where, exists = read_where(clause.scope, node.args.get("where"), around, clause.rest)
+    if clause.rest:  # conditions that are computed from whole rows of the join
+        raise KeepBlockError(around.path)
     items = read_items(statement, node, clause)
     reader = Reader(statement, clause.scope, windows=find_windows(node, items))
     columns = tuple(_read_source_column(reader, item) for item in items)

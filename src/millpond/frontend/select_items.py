@@ -49,13 +49,21 @@ def read_items(statement: Statement, node: exp.Select, clause: FromClause) -> li
                 SelectItem(each.this, read_name(statement, each.args["alias"]), statement.slice(each))
             )
         else:
-            items.append(SelectItem(each, None, statement.slice_with_signs(each)))
+            items.append(SelectItem(each, _name_field(each), statement.slice_with_signs(each)))
         if len(items) > MAX_ITEMS:
             message = f"more than {MAX_ITEMS} columns in one select"
             raise SqlError(message, statement.at(each), "name the columns you need")
     if not items:
         raise SqlError("nothing is selected", statement.at(node), "name columns after SELECT")
     return items
+
+
+def _name_field(node: exp.Expr) -> str | None:
+    """Spark's name for a field of a struct column, ``city`` for ``address.city``; None for other items."""
+    root = node
+    while isinstance(root, exp.Dot):
+        root = root.this
+    return node.name if root is not node and isinstance(root, exp.Column) else None
 
 
 def _expand_star(statement: Statement, node: exp.Expr, clause: FromClause) -> list[SelectItem]:

@@ -32,7 +32,7 @@ _BY_TYPE = {
     "xpath_string",
     "INT": "cardinality date_part datepart find_in_set hash json_array_length octet_length weekday xpath_int",
     "SMALLINT": "xpath_short",
-    "BIGINT": "crc32 xpath_long xxhash64",
+    "BIGINT": "crc32 monotonically_increasing_id xpath_long xxhash64",
     "FLOAT": "xpath_float",
     "BINARY": "aes_decrypt aes_encrypt hmac try_aes_decrypt try_to_binary",
     "ARRAY<ARRAY<STRING>>": "sentences",
@@ -40,8 +40,8 @@ _BY_TYPE = {
     "DOUBLE": "expm1 hypot jaro_winkler_similarity log1p xpath_double xpath_number",
     "BOOLEAN": "arrays_overlap between forall is_valid_utf8 isnotnull isnull luhn_check regexp xpath_boolean",
     "DATE": "make_date try_to_date",
-    "TIMESTAMP": "make_timestamp_ltz timestamp_micros timestamp_millis timestamp_seconds to_timestamp_ltz "
-    "try_make_timestamp try_make_timestamp_ltz try_to_timestamp",
+    "TIMESTAMP": "make_timestamp_ltz now timestamp_micros timestamp_millis timestamp_seconds "
+    "to_timestamp_ltz try_make_timestamp try_make_timestamp_ltz try_to_timestamp",
     "INTERVAL": "make_dt_interval make_ym_interval",
     _LIKE_ARGUMENT: "array_union bround map_concat map_filter nullifzero pmod positive shiftrightunsigned "
     "try_mod zeroifnull",
@@ -51,7 +51,7 @@ _BY_TYPE = {
 # The types of functions that sqlglot reads, but does not know the type of.
 _UNTYPED: dict[type[exp.Expr], str] = {
     **dict.fromkeys((exp.ParseUrl, exp.SubstringIndex, exp.SplitPart, exp.RegexpSubstr), "STRING"),
-    **dict.fromkeys((exp.Decode, exp.Elt), "STRING"),
+    **dict.fromkeys((exp.Decode, exp.Elt, exp.Uuid), "STRING"),
     **dict.fromkeys((exp.RegexpCount, exp.RegexpInstr, exp.BitwiseCount), "INT"),
     **dict.fromkeys((exp.RegexpExtractAll, exp.JSONKeys), "ARRAY<STRING>"),
     **dict.fromkeys((exp.WidthBucket, exp.ArrayPosition), "BIGINT"),

@@ -14,7 +14,22 @@ from millpond.query.aggregate_functions import keeps_values
 from millpond.query.buckets import find_time_function
 from millpond.query.calendar import find_closing_unit
 from millpond.query.closure import Closure
-from millpond.query.model import Aggregate, Comparison, Condition, Literal, Op, Or, Ref, Select
+from millpond.query.model import (
+    Aggregate,
+    Comparison,
+    Condition,
+    Expr,
+    Literal,
+    Op,
+    Or,
+    PartnerTest,
+    Ref,
+    Select,
+    SemiJoin,
+    Subquery,
+    Table,
+    Windowed,
+)
 from millpond.query.trees import aliases_in, conjuncts, find_aggregates, refs, walk
 from millpond.query.types import Domain, Family, SqlType
 
@@ -26,8 +41,9 @@ _LONGEST = 64
 def find_anchors(select: Select, closure: Closure) -> list[Ref]:
     """The columns with finitely many values that are not known.
 
-    They are those of relations, those of streams whose timestamps are bounded above (only boundedly many rows
-    come before any timestamp), and functions of time whose values return, such as a formatted hour.
+    They are those of relations, also where a block shows them, those of streams whose timestamps are bounded
+    above (only boundedly many rows come before any timestamp), and functions of time whose values return,
+    such as a formatted hour.
     """
     ending = set()
     for o in select.occurrences:
@@ -37,8 +53,63 @@ def find_anchors(select: Select, closure: Closure) -> list[Ref]:
     return [
         n.ref
         for n in closure.nodes
-        if n.ref.occurrence in ending or _has_returning_values(select, n.ref, closure)
+        if n.ref.occurrence in ending
+        or _has_returning_values(select, n.ref, closure)
+        or is_of_relations(select.occurrence(n.ref.occurrence).table, n.ref.column)
     ]
+
+
+def is_of_relations(table: Table, name: str) -> bool:
+    """Whether all values of a column are those of relations, or are computed from such values."""
+    column = table.column(name)
+    if column.of_relations:
+        return True
+    if column.derivation is not None:
+        arguments = column.derivation.arguments
+        return bool(arguments) and all(is_of_relations(table, each) for each in arguments)
+    match table.block:
+        case SemiJoin() as block:
+            return any(_equates_relation(block, test, name) for test in block.tests) or is_of_relations(
+                block.base, name
+            )
+        case Windowed(base=base):
+            return any(c.name == name for c in base.all_columns) and is_of_relations(base, name)
+        case Subquery(query=query) if name in query.columns:
+            place = query.columns.index(name)
+            return all(_shows_relations(select, select.items[place].expression) for select in query.selects)
+    return not table.streaming
+
+
+def _equates_relation(block: SemiJoin, test: PartnerTest, name: str) -> bool:
+    """Whether a row passes a test only if a relation has the value of a column."""
+    relations = {o.alias for o in test.partners if not o.table.streaming}
+    equal = _list_equal(test.condition, Ref(block.alias, name)) if test.present else []
+    return any(ref.occurrence in relations for ref in equal)
+
+
+def _shows_relations(select: Select, expression: Expr) -> bool:
+    """Whether an item is a column of a relation, or is equal to one wherever there is a result."""
+    if not isinstance(expression, Ref):
+        return isinstance(expression, Literal)
+    equal = [expression, *_list_equal(select.where, expression)]
+    if any(is_of_relations(select.occurrence(ref.occurrence).table, ref.column) for ref in equal):
+        return True
+    for exists in select.exists:
+        relations = {o.alias for o in exists.occurrences if not o.table.streaming}
+        partners = [] if exists.negated else _list_equal(exists.condition, expression)
+        if any(ref.occurrence in relations for ref in partners):
+            return True
+    return False
+
+
+def _list_equal(condition: Condition, ref: Ref) -> list[Ref]:
+    """The columns that a conjunction equates with a column."""
+    found: list[Ref] = []
+    for each in conjuncts(condition):
+        match each:
+            case Comparison(left=Ref() as left, operator=Op.EQ, right=Ref() as right) if ref in (left, right):
+                found.append(right if left == ref else left)
+    return found
 
 
 def find_limited_columns(select: Select, closure: Closure, listed: Collection[Ref]) -> list[Ref]:

@@ -103,7 +103,8 @@ class Column:
     """A column of a table, declared or (with a ``derivation``) computed.
 
     ``cardinality`` is the most different values that it takes, besides NULL, if that is known otherwise than
-    from comparisons: it is declared, or it follows from the form of an expression.
+    from comparisons: it is declared, or it follows from the form of an expression.  ``of_relations``: a
+    column of a stream whose values are those of relations, so there are finitely many.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Column:
     nullable: bool = True
     derivation: Derivation | None = None
     cardinality: int | None = None
+    of_relations: bool = False
 
 
 @dataclass(frozen=True)
@@ -549,7 +551,8 @@ class Query:
     the ``filter`` is true.  Only a query of one select that is not DISTINCT has a projection; one with a
     filter has a projection, too.
 
-    ``order_by`` is the order in which rows that become final together are written; it starts with their time.
+    ``order_by`` is the order of rows that are written together: those that become final together, or those
+    that a micro-batch changes.
     Only the first ``limit`` rows are written.  ``script`` is the text that the query is a part of.
     """
 

@@ -114,6 +114,24 @@ def is_row_by_row(query: Query) -> bool:
     )
 
 
+def keeps_no_rows(query: Query) -> bool:
+    """Whether each row of a stream is answered at once: relations are joined with it, whatever the joins.
+
+    No relation's row waits for a partner: outer joins keep rows of the stream, not those of relations.
+    """
+    return is_row_by_row(query) and all(map(_keeps_stream_rows, query.selects))
+
+
+def _keeps_stream_rows(select: Select) -> bool:
+    places = [number for number, o in enumerate(select.occurrences) if o.table.streaming]
+    if not places:
+        return False
+    for number, join in enumerate(select.joins, 1):
+        if (join.side.keeps_left and places[0] >= number) or (join.side.keeps_right and places[0] != number):
+            return False
+    return True
+
+
 def conjuncts(condition: Condition) -> list[Condition]:
     """The operands of the topmost AND, flattened and without TRUE."""
     out: list[Condition] = []

@@ -161,6 +161,8 @@ def _find_block_gap(verdict: Verdict, table: Table) -> str | None:
         return "it groups by sessions, whose rows only a filter or a projection can read"
     if any(select.session is not None for select in verdict.query.selects):
         return "its rows are grouped by sessions"
+    if block.timed is not None and not any(each.parts for each in block.timed.selects):
+        return "it joins relations with columns of other relations"
     if table.time is not None:
         block = plan_in_order(block)
     if block.timed is None and block.over is None:

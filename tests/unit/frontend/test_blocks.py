@@ -149,8 +149,21 @@ def test_views_on_views_are_counted() -> None:
 def test_an_order_starts_with_the_time(text: str, keys: list[tuple[str, bool]]) -> None:
     (query,) = parse(STREAMS + text)
     assert [(key.column, key.descending) for key in query.order_by] == keys
-    with pytest.raises(SqlError, match="starts with the time"):
+    with pytest.raises(SqlError, match="starts with their time"):
         parse(STREAMS + "SELECT A, ts FROM S ORDER BY A, ts")
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("SELECT A, COUNT(*) AS n FROM S GROUP BY A ORDER BY n DESC", [("n", True)]),
+        ("SELECT A, COUNT(*) FROM S GROUP BY A ORDER BY COUNT(*), A", [("count(1)", False), ("A", False)]),
+        ("SELECT DISTINCT A FROM S ORDER BY A", [("A", False)]),
+    ],
+)
+def test_groups_and_sets_have_any_order(text: str, keys: list[tuple[str, bool]]) -> None:
+    (query,) = parse(STREAMS + text)
+    assert [(key.column, key.descending) for key in query.order_by] == keys
 
 
 def test_a_limit_alone_is_a_number_of_rows() -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from millpond.analysis.witness.realise import make_number
@@ -25,6 +25,10 @@ SPAN = timedelta(days=6_000 * 365)
 _FAR = datetime(9000, 1, 1)
 _MOST_CANDIDATES = 60
 _MOST_BASES = 4
+# Pairs of rows that differ are tried with so many first rows, and so many second ones for each.
+_MOST_CHANGED = 12
+_MOST_CHANGES = 24
+_CHANGES = (1_000, -1_000, 1, -1)
 
 
 def shift_value(column: Column, value: Any, by: int) -> Any:
@@ -74,6 +78,49 @@ def find_base_rows(
         if answer != answers[0] and rows not in found:
             found.append(rows)
     return found[:_MOST_BASES]
+
+
+def find_changed_rows(
+    query: Query, tables: Mapping[str, Table], stream: str, changed: Sequence[str], with_null: bool
+) -> list[tuple[dict[str, Row], Row]]:
+    """Rows of each table, and other values of ``changed`` columns of a later row of a stream.
+
+    The query has an answer for the two rows of the stream, in this order.  ``with_null``: try NULL first.
+    """
+    choices, table = _list_choices(query, tables), tables[stream]
+    columns = [column for column in table.columns if column.name in changed]
+    pairs: list[tuple[dict[str, Row], Row]] = []
+    for number in range(_MOST_CHANGED):
+        rows: dict[str, Row] = {
+            name: {c.name: _choose(c, choices, number) for c in each.columns} for name, each in tables.items()
+        }
+        changes = product(*(_list_changes(c, rows[stream], choices, with_null) for c in columns))
+        for values in islice(changes, _MOST_CHANGES):
+            pairs.append((rows, {c.name: value for c, value in zip(columns, values, strict=True)}))
+    worlds: list[World] = []
+    for first, later in pairs:
+        last = {**first[stream], **later, **({table.time: FIRST + STEP} if table.time else {})}
+        world = _repeat_rows(tables, first, 1, STEP)
+        worlds.append({**world, stream: [*world[stream], last]})
+    empty, *answers = evaluate_worlds(query, [{}, *worlds])
+    found = [pair for pair, answer in zip(pairs, answers, strict=True) if answer != empty]
+    return found[:_MOST_BASES]
+
+
+def _choose(column: Column, choices: Mapping[Family, Sequence[Any]], number: int) -> Any:
+    values = choices.get(column.type.family, [None])
+    return _convert(column, values[number % len(values)])
+
+
+def _list_changes(
+    column: Column, row: Row, choices: Mapping[Family, Sequence[Any]], with_null: bool
+) -> list[Any]:
+    """Other values of a column than that of a row: far higher, far lower, and those of the query."""
+    value = row[column.name]
+    shifted = [shift_value(column, value, by) for by in _CHANGES]
+    listed = [_convert(column, each) for each in choices.get(column.type.family, [])]
+    null = [None] if with_null and column.nullable else []
+    return [each for each in dict.fromkeys([*null, *shifted, *listed]) if each != value] or [value]
 
 
 def _repeat_rows(tables: Mapping[str, Table], rows: Mapping[str, Row], copies: int, step: timedelta) -> World:

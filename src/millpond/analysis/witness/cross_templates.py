@@ -18,7 +18,7 @@ from millpond.analysis.witness.whole_queries import (
     CONFIRMED,
     is_confirmed_in_large,
     is_retracting_whole,
-    keeps_cardinalities,
+    keeps_declarations,
     respects_checks,
     try_all,
 )
@@ -165,7 +165,7 @@ def _try(query: Query, templates: Sequence[CrossTemplate]) -> tuple[list[CrossTe
     trials = []
     for template in templates:
         witness = template.build(_SMALL)
-        if keeps_cardinalities(template) and respects_checks(template.tables, witness):
+        if keeps_declarations(template) and respects_checks(template.tables, witness):
             trials.append((template, try_all(witness)))
     if not trials:
         return [], []

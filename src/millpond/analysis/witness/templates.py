@@ -15,7 +15,14 @@ from itertools import islice, product, zip_longest
 from typing import Any
 
 from millpond.analysis.rank_filters import find_rank_limit
-from millpond.analysis.witness.base_rows import FIRST, SPAN, STEP, find_base_rows, shift_value
+from millpond.analysis.witness.base_rows import (
+    FIRST,
+    SPAN,
+    STEP,
+    find_base_rows,
+    find_changed_rows,
+    shift_value,
+)
 from millpond.analysis.witness.model import StreamRow, Witness, WitnessTemplate
 from millpond.analysis.witness.whole_queries import (
     CONFIRMED,
@@ -23,7 +30,7 @@ from millpond.analysis.witness.whole_queries import (
     is_confirmed_in_large,
     is_confirmed_whole,
     is_retracting_whole,
-    keeps_cardinalities,
+    keeps_declarations,
     respects_checks,
     try_all,
 )
@@ -66,7 +73,8 @@ class Template:
     all partitions.  ``unique`` columns have another value in every row, ``levels`` are columns that rise by
     ``slope`` from one optional row to the next, or NULL in optional rows (``nulls``).  A probe has ``count``
     rows with the key of its optional row, or a ``fresh`` one, whose level is by ``rise`` higher; it has that
-    many for each optional row if it is ``long``.  The setup has ``before`` rows for each key.
+    many for each optional row if it is ``long``.  The setup has ``before`` rows for each key.  Rows of probes
+    have the values of ``later`` in place of the base's.
     """
 
     base: Mapping[str, Row]
@@ -83,6 +91,7 @@ class Template:
     long: bool = False
     nulls: bool = False
     compare: str = "emitted"
+    later: tuple[tuple[str, Any], ...] = ()
 
     def build(self, n: int) -> Witness:
         """The witness with ``n`` optional rows."""
@@ -118,7 +127,8 @@ class Template:
         level = self.slope * k + self.rise * (n + 2)
         for number in range(self._count_probe(n)):
             clock += step
-            yield self._row(key, level + number * self.rise, 10_000 + number, clock)
+            row = self._row(key, level + number * self.rise, 10_000 + number, clock)
+            yield replace(row, row={**row.row, **dict(self.later)}) if self.later else row
 
     def _find_step(self, n: int) -> timedelta:
         """The time between two rows; shorter in a witness that would otherwise not fit into the calendar."""
@@ -206,6 +216,27 @@ class _Search:
                 found = self._confirm(variants)
                 if found is not None:
                     return found
+        return self._find_changed() if self.functions else None
+
+    def _find_changed(self) -> Template | None:
+        """A template whose probes differ from optional rows in what window functions compute with."""
+        nulls = any(function.ignore_nulls for function in self.functions)
+        for name, table in self.tables.items():
+            levels = self._find_levels(name)
+            if not table.streaming or not levels:
+                continue
+            keys = [keys for keys in self._list_keys(name) if levels.isdisjoint(c for _, c in keys)]
+            for rows, later in find_changed_rows(self.query, self.tables, name, sorted(levels), nulls):
+                unique = frozenset[str]()
+                templates = [
+                    Template(
+                        rows, self.tables, name, each, unique, unique, 0, 0, 1, later=tuple(later.items())
+                    )
+                    for each in keys
+                ]
+                found = self._confirm([t for t, is_confirmed in self._try(templates, 1) if is_confirmed])
+                if found is not None:
+                    return found
         return None
 
     def _confirm(self, promising: Sequence[Template]) -> Template | None:
@@ -238,7 +269,7 @@ class _Search:
         trials: list[tuple[Template, Trial]] = []
         for template in batch:
             witness = template.build(n)
-            if keeps_cardinalities(template) and respects_checks(self.tables, witness):
+            if keeps_declarations(template) and respects_checks(self.tables, witness):
                 trials.append((template, try_all(witness)))
         answers = evaluate_worlds(self.query, [world for _, trial in trials for world in trial.worlds])
         found, first = [], 0
@@ -259,15 +290,10 @@ class _Search:
 
     def _propose_rows_of(self, name: str, base: Mapping[str, Row]) -> Iterator[Template]:
         counts, befores = self._count_rows()
-        partition = self._trace(c for f in self.functions for c in f.partition_by)
-        table = self.tables[name]
-        free = [c for c in table.columns if c.name != table.time and not _is_bounded(table, c)]
-        free = [c for c in free if (name, c.name) in self.used] or free
+        free = self._list_free(name)
         levels = self._find_levels(name)
         named = self._find_named_columns(name)
-        sets = [self._widen((name, column.name)) for column in free]
-        sets.sort(key=lambda keys: keys.isdisjoint(partition))
-        for keys in [*sets, frozenset[Source]()]:
+        for keys in [*self._list_keys(name), frozenset[Source]()]:
             own = {column for owner, column in keys if owner == name}
             others = frozenset(c.name for c in free) - own
             uniques = [others - levels - named, frozenset[str](), others - levels]
@@ -280,6 +306,19 @@ class _Search:
                     )
                     yield template
                     yield from self._vary(template)
+
+    def _list_free(self, name: str) -> list[Column]:
+        """The columns of a stream that can take any number of values; those that the query uses, if any."""
+        table = self.tables[name]
+        free = [c for c in table.columns if c.name != table.time and not _is_bounded(table, c)]
+        return [c for c in free if (name, c.name) in self.used] or free
+
+    def _list_keys(self, name: str) -> list[frozenset[Source]]:
+        """Sets of equal columns of streams that can be the key of optional rows, partition columns first."""
+        partition = self._trace(c for f in self.functions for c in f.partition_by)
+        sets = [self._widen((name, column.name)) for column in self._list_free(name)]
+        sets.sort(key=lambda keys: keys.isdisjoint(partition))
+        return [keys for keys in sets if all(self.tables[owner].streaming for owner, _ in keys)]
 
     def _vary(self, template: Template) -> Iterator[Template]:
         """Variants for functions that depend on many rows, and for those that skip NULL."""

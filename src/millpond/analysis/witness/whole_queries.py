@@ -36,7 +36,7 @@ def is_confirmed_whole(query: Query, witness: Witness, seed: int = 0) -> bool:
 
 def is_confirmed_in_large(query: Query, template: WitnessTemplate) -> bool:
     """Whether witnesses of several sizes are confirmed, the largest of which has 40 optional rows."""
-    if not keeps_cardinalities(template):
+    if not keeps_declarations(template):
         return False
     witnesses = [template.build(n) for n in CONFIRMED]
     if not all(respects_checks(template.tables, each) for each in witnesses):
@@ -180,21 +180,30 @@ def _tells_apart(responses: Responses, pairs: Iterable[tuple[int, int]]) -> bool
     )
 
 
-def keeps_cardinalities(template: WitnessTemplate) -> bool:
-    """Whether no witness, however large, has more values in a column than are declared for it."""
+def keeps_declarations(template: WitnessTemplate) -> bool:
+    """Whether no witness, however large, has more values in a column than are declared for it.
+
+    A relation has the same rows in every witness: it does not grow with the streams.
+    """
+    relations = {name for name, table in template.tables.items() if not table.streaming}
     declared = [
         (table.name, column.name, column.cardinality)
         for table in template.tables.values()
         for column in table.columns
         if column.cardinality is not None
     ]
-    if not declared:
+    if not declared and not relations:
         return True
-    counts = [_count_values(template.build(n)) for n in (CONFIRMED[0], CONFIRMED[0] + 1)]
-    return all(
-        counts[0][name, column] == counts[1][name, column] <= most  # all sizes are built by the same scheme
-        for name, column, most in declared
-    )
+    # All sizes are built by the same scheme.
+    small, large = (template.build(n) for n in (CONFIRMED[0], CONFIRMED[0] + 1))
+    if any(_count_rows(small, name) != _count_rows(large, name) for name in relations):
+        return False
+    counts = _count_values(small), _count_values(large)
+    return all(counts[0][name, column] == counts[1][name, column] <= most for name, column, most in declared)
+
+
+def _count_rows(witness: Witness, table: str) -> int:
+    return sum(each.stream == table for each in witness.setup)
 
 
 def _count_values(witness: Witness) -> Counter[tuple[str, str]]:

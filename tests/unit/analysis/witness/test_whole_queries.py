@@ -8,7 +8,7 @@ from millpond import Verdict, check
 from millpond.analysis.decide import decide
 from millpond.analysis.witness.find_whole import find_whole_template
 from millpond.analysis.witness.templates import find_template
-from millpond.analysis.witness.whole_queries import _list_halves, keeps_cardinalities
+from millpond.analysis.witness.whole_queries import _list_halves, keeps_declarations
 from millpond.frontend.parse import parse
 from tests.support.oracle import confirm_witness
 
@@ -56,7 +56,7 @@ def test_a_witness_does_not_have_more_values_than_are_declared(text: str) -> Non
     declared += " price INT CHECK (price BETWEEN 0 AND 9)){};"
     template = find_whole_template(parse(declared.format("") + text)[0])
     assert template is not None
-    assert keeps_cardinalities(template)
+    assert keeps_declarations(template)
     limits = " TBLPROPERTIES ('cardinality.shop' = '500', 'cardinality.item' = '500')"
     limited = parse(declared.format(limits) + text)[0]
     assert find_whole_template(limited) is None
