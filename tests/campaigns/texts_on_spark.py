@@ -159,7 +159,8 @@ def _apply_changes(query: Query, written: list[Row]) -> Counter[tuple[Any, ...]]
     if not changes or REVISION not in changes[0]:
         return Counter(_plain(row) for row in written)
     changes.sort(key=lambda change: change[REVISION])
-    (select, *_) = query.selects
+    (select, *others) = query.selects
+    is_grouped = is_aggregate(select) and not others  # a UNION takes back each row that changes
     keys = [item.name for item in select.items if item.expression in (select.group_by or ())]
     groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     counts: Counter[tuple[Any, ...]] = Counter()
@@ -167,13 +168,13 @@ def _apply_changes(query: Query, written: list[Row]) -> Counter[tuple[Any, ...]]
         del change[REVISION]
         is_retracted = bool(change.pop(RETRACTED, False))
         values = tuple(map(_plain_value, change.values()))
-        if is_aggregate(select):
+        if is_grouped:
             key = tuple(_plain_value(change[name]) for name in keys)
             groups.pop(key, None)
             groups |= {} if is_retracted else {key: values}
         else:
             counts[values] += -1 if is_retracted else 1
-    return Counter(groups.values()) if is_aggregate(select) else +counts
+    return Counter(groups.values()) if is_grouped else +counts
 
 
 def _plain(row: Row) -> tuple[Any, ...]:
