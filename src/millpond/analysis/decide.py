@@ -128,7 +128,7 @@ def decide(query: Query, prove: bool = True) -> Verdict:
     if not prove:
         return _build_unconfirmed(query, failures)
     verdict = _decide_by_witness(query, failures)
-    if verdict.outcome == UNDETERMINED and _has_joint_aggregates(query):
+    if verdict.outcome == UNDETERMINED:
         verdict = _decide_by_template(query, verdict)
     if verdict.outcome == UNBOUNDED:
         return replace(verdict, published=_describe_published(query, needs, bounded=False))
@@ -266,10 +266,19 @@ def _has_joint_aggregates(query: Query) -> bool:
 
 
 def _decide_by_template(query: Query, verdict: Verdict) -> Verdict:
-    """Unbounded if a witness of another form is confirmed: rows whose values differ in two columns only."""
-    from millpond.analysis.witness.cross_templates import find_cross_template  # here, as it imports DuckDB
+    """Unbounded if a witness of another form is confirmed, in which rows have the constants of HAVING.
 
-    template = find_cross_template(query)
+    For aggregates over several tables, the values of rows differ in two columns only.
+    """
+    template: WitnessTemplate | None = None
+    if _has_joint_aggregates(query):
+        from millpond.analysis.witness.cross_templates import find_cross_template  # it imports DuckDB
+
+        template = find_cross_template(query)
+    elif any(select.having != TRUE for select in query.selects):
+        from millpond.analysis.witness.templates import find_template  # it imports DuckDB
+
+        template = find_template(query)
     if template is None:
         return verdict
     reasons = tuple(each.cause or each for each in verdict.reasons)

@@ -20,6 +20,7 @@ from millpond.frontend.joins import FromClause
 from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.row_expressions import find_obstacle, read_row_expression
 from millpond.frontend.scope import Scope, list_names, read_name
+from millpond.frontend.select_items import replace_alias
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.frontend.time_calls import add_bucket_ends
@@ -95,17 +96,13 @@ def copy_select(statement: Statement, node: exp.Select) -> exp.Select:
 
 def replace_aliases(scope: Scope, node: exp.Select) -> None:
     """Put select items in place of their aliases in QUALIFY."""
-    qualify, statement = node.args.get("qualify"), scope.statement
+    qualify = node.args.get("qualify")
     if qualify is None:
         return
     aliases = {e.alias.lower(): e.this for e in node.expressions if isinstance(e, exp.Alias)}
     for column in [*qualify.find_all(exp.Column)]:
-        item = None if column.args.get("table") else aliases.get(column.name.lower())
-        if item is None or scope.knows(column) or column.find_ancestor(exp.Window):
-            continue
-        copied = exp.Paren(this=statement.copy(item))
-        statement.place(copied, column)
-        column.replace(copied)
+        if not column.find_ancestor(exp.Window):
+            replace_alias(scope, column, aliases)
 
 
 def has_group_aggregate(node: exp.Expr) -> bool:

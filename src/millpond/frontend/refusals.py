@@ -131,7 +131,6 @@ _FLAGS: dict[tuple[str, str], tuple[str, str | None]] = {
     ),
     ("Max", "expressions"): ("MAX of several values", None),
     ("Min", "expressions"): ("MIN of several values", None),
-    ("Star", "except_"): ("* EXCEPT", _NAME_COLUMNS),
     ("Star", "replace"): ("* REPLACE", _NAME_COLUMNS),
     ("Star", "rename"): ("* RENAME", _NAME_COLUMNS),
     ("Between", "symmetric"): ("SYMMETRIC", "write the smaller bound first"),

@@ -38,7 +38,7 @@ from millpond.frontend.row_expressions import (
     read_row_expression,
 )
 from millpond.frontend.scope import KeepBlockError, Path, Source, SourceColumn
-from millpond.frontend.select_items import SelectItem, name_outputs, read_items
+from millpond.frontend.select_items import SelectItem, name_outputs, read_items, replace_earlier_aliases
 from millpond.frontend.sessions import refuse_misplaced_sessions, split_session
 from millpond.frontend.statement import Statement
 from millpond.frontend.subqueries import read_where
@@ -225,6 +225,7 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
     if node.args.get("distinct"):
         accept_only(statement, node.args["distinct"])
     clause = read_lateral_views(node, read_from(statement, node, around))
+    replace_earlier_aliases(clause.scope, node)
     node, clause = _read_over(statement, node, clause, around)
     scope = clause.scope
     items = read_items(statement, node, clause)
@@ -392,6 +393,7 @@ def read_plain(statement: Statement, node: exp.Select, around: Surroundings) -> 
         if list_window_functions(node):
             raise KeepBlockError(union.path) from None
         raise
+    replace_earlier_aliases(clause.scope, node)
     node, clause = _read_over(statement, node, clause, around)
     where, exists = read_where(clause.scope, node.args.get("where"), around, clause.rest)
     if clause.rest:  # conditions that are computed from whole rows of the join

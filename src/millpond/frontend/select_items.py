@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from millpond.errors import SqlError
+from millpond.errors import SqlError, SqlNameError
 from millpond.frontend.constants import Bound
 from millpond.frontend.expressions import Reader
 from millpond.frontend.joins import FromClause
 from millpond.frontend.limits import is_hidden
 from millpond.frontend.projections import Computed, join_filters
 from millpond.frontend.refusals import accept_only
-from millpond.frontend.scope import SourceColumn, read_name
+from millpond.frontend.scope import Scope, SourceColumn, list_names, read_name
 from millpond.frontend.statement import Statement
 from millpond.frontend.time_calls import pick_edge
 from millpond.query.model import (
@@ -58,6 +58,32 @@ def read_items(statement: Statement, node: exp.Select, clause: FromClause) -> li
     return items
 
 
+def replace_earlier_aliases(scope: Scope, node: exp.Select) -> None:
+    """Put select items in place of their aliases in later items: ``price * 2 AS double, double + 1``.
+
+    As in Spark, a column of that name comes first.
+    """
+    aliases: dict[str, exp.Expr] = {}
+    for item in node.expressions:
+        for column in [*item.find_all(exp.Column)] if aliases else ():
+            if column.parent_select is node and not isinstance(column.this, exp.Star):
+                replace_alias(scope, column, aliases)
+        if isinstance(item, exp.Alias):
+            aliases.setdefault(item.alias.lower(), item.this)
+
+
+def replace_alias(scope: Scope, column: exp.Column, aliases: Mapping[str, exp.Expr]) -> None:
+    """Put the item in the place of a name that is an alias, and not a column."""
+    item = None if column.args.get("table") else aliases.get(column.name.lower())
+    if item is None or scope.knows(column):
+        return
+    copied: exp.Expr = exp.Paren(this=scope.statement.copy(item))
+    if isinstance(column.parent, exp.Select):
+        copied = exp.Alias(this=copied, alias=column.this.copy())
+    scope.statement.place(copied, column)
+    column.replace(copied)
+
+
 def _name_field(node: exp.Expr) -> str | None:
     """Spark's name for a field of a struct column, ``city`` for ``address.city``; None for other items."""
     root = node
@@ -67,13 +93,27 @@ def _name_field(node: exp.Expr) -> str | None:
 
 
 def _expand_star(statement: Statement, node: exp.Expr, clause: FromClause) -> list[SelectItem]:
-    accept_only(statement, node.this if isinstance(node, exp.Column) else node)
+    star = node.this if isinstance(node, exp.Column) else node
+    accept_only(statement, star, "except_")
     columns: Sequence[SourceColumn] = clause.columns
     if isinstance(node, exp.Column):
         accept_only(statement, node, "this", "table")
         columns = clause.scope.find_source(node.args["table"]).columns
-    shown = (each for each in columns if not is_hidden(each.name))
+    shown = _leave_out(statement, star, [each for each in columns if not is_hidden(each.name)])
     return [SelectItem(node, None, str(each.ref or each.name), each) for each in shown]
+
+
+def _leave_out(statement: Statement, star: exp.Expr, columns: list[SourceColumn]) -> list[SourceColumn]:
+    """The columns of ``* EXCEPT (…)``."""
+    for each in star.args.get("except_") or ():
+        name = read_name(statement, each.this if isinstance(each, exp.Column) else each).lower()
+        kept = [column for column in columns if column.name.lower() != name]
+        if len(kept) == len(columns):
+            known = list_names(name, (column.name for column in columns))
+            message = f"there is no column {statement.excerpt(each)} to leave out"
+            raise SqlNameError(message, statement.at(each), f"the columns are {known}")
+        columns = kept
+    return columns
 
 
 def name_outputs(

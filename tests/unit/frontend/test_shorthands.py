@@ -28,6 +28,9 @@ QUERIES = [
     "SELECT COALESCE(shop, 'all') AS shop, MAX(price) FROM sales GROUP BY ROLLUP (shop)",
     "SELECT upper(shop) AS u, COUNT(*) FROM sales GROUP BY ROLLUP (u)",
     "SELECT item, MAX(shop), COUNT(*) FROM sales GROUP BY item, ROLLUP (shop)",
+    "SELECT price * 2 AS double, double + 1 AS more, more || shop AS text FROM sales",
+    "SELECT shop, SUM(price) AS total, total * 2 AS double FROM sales GROUP BY shop",
+    "SELECT price + 1 AS item, item AS same FROM sales",
     "SELECT shop FROM sales WHERE (shop, price) IN (('a', 1), ('b', 4), ('b', 9))",
 ]
 
@@ -62,6 +65,13 @@ def test_like_any_and_all() -> None:
         "SELECT price FROM sales WHERE item LIKE ANY ('x%', '%z') AND shop NOT LIKE ALL ('b')", ROWS
     )
     assert found == Counter([(1,), (2,)])
+
+
+def test_star_leaves_columns_out() -> None:
+    """DuckDB's word for EXCEPT is EXCLUDE."""
+    query = "SELECT * {} (price, ITEM), item AS last FROM sales"
+    assert parse(TABLE + query.format("EXCEPT"))[0].columns == ("shop", "last")
+    assert evaluate(query.format("EXCEPT"), ROWS) == ask_duckdb(query.format("EXCLUDE"), ROWS)
 
 
 def test_a_hint_is_left_out() -> None:
