@@ -16,8 +16,6 @@ from millpond.analysis.over import WindowedSource, list_windowed
 from millpond.analysis.rank_filters import admits_first, find_rank_limit
 from millpond.query.model import (
     Aggregate,
-    And,
-    Condition,
     Occurrence,
     Query,
     Ref,
@@ -26,6 +24,7 @@ from millpond.query.model import (
     WindowFunction,
 )
 from millpond.query.trees import (
+    conjunction,
     conjuncts,
     find_aggregates,
     is_aggregate,
@@ -77,7 +76,7 @@ def _drop_unused(select: Select, alias: str) -> Select:
     made = Occurrence(alias, replace(base, derived=derived))
     select = map_occurrences(select, lambda o: made if o.alias == alias else o)
     own = rename_refs(where, renaming(base.name, alias))
-    return replace(select, where=_conjunction([*conjuncts(select.where), *conjuncts(own)]))
+    return replace(select, where=conjunction(select.where, own))
 
 
 def _filter_partitions(source: WindowedSource) -> Select:
@@ -88,7 +87,7 @@ def _filter_partitions(source: WindowedSource) -> Select:
     new = [each for each in own if each not in known]
     if not new:
         return select
-    table = replace(source.table, block=replace(block, where=_conjunction([*known, *new])))
+    table = replace(source.table, block=replace(block, where=conjunction(*known, *new)))
     return map_occurrences(select, lambda o: replace(o, table=table) if o.alias == alias else o)
 
 
@@ -107,7 +106,7 @@ def _merge_ranks(source: WindowedSource, distinct: bool) -> Select:
         if all(refs(each) <= partition for each in others) and _is_told_by_first(
             source, function, partition, distinct
         ):
-            select = replace(select, where=_conjunction(others))
+            select = replace(select, where=conjunction(*others))
     return select
 
 
@@ -153,7 +152,3 @@ def _merge_extremes(source: WindowedSource) -> Select:
         having = substitute(select.having, {value: Ref(source.alias, argument)})
         select = replace(select, items=items, having=having)
     return select
-
-
-def _conjunction(conditions: list[Condition]) -> Condition:
-    return conditions[0] if len(conditions) == 1 else And(tuple(conditions))

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from millpond.query.model import (
     TRUE,
     Aggregate,
-    And,
     Arithmetic,
     Column,
     Comparison,
@@ -34,7 +33,9 @@ from millpond.query.model import (
     Table,
     Term,
 )
+from millpond.query.push_conditions import push_conditions
 from millpond.query.trees import (
+    conjunction,
     conjuncts,
     find_aggregates,
     has_aggregate,
@@ -55,7 +56,7 @@ def merge_blocks(query: Query) -> Query:
     merged = _merge_only_block(query)
     if merged is not None:
         return merge_blocks(merged)
-    return _drop_unused_columns(_push_conditions(query))
+    return _drop_unused_columns(push_conditions(query))
 
 
 @dataclass(frozen=True)
@@ -139,11 +140,6 @@ def _is_plain(condition: Condition) -> bool:
     return bool(refs(condition)) and all(map(is_side, sides))
 
 
-def _conjunction(*conditions: Condition) -> Condition:
-    found = tuple(each for condition in conditions for each in conjuncts(condition))
-    return And(found) if len(found) > 1 else found[0] if found else TRUE
-
-
 # --- a filter and a projection over groups -------------------------------------------------------------
 
 
@@ -160,8 +156,8 @@ def _merge_filter(pair: _Pair) -> Query | None:
     on_rows, on_groups = _split_condition(pair, outer.where)
     merged = replace(
         inner,
-        where=_conjunction(inner.where, *on_rows),
-        having=_conjunction(inner.having, *on_groups),
+        where=conjunction(inner.where, *on_rows),
+        having=conjunction(inner.having, *on_groups),
         text=outer.text,
         position=outer.position,
     )
@@ -234,7 +230,7 @@ def _merge_aggregates(pair: _Pair) -> Query | None:
     select = replace(
         inner,
         items=items,
-        where=_conjunction(inner.where, *on_rows),
+        where=conjunction(inner.where, *on_rows),
         group_by=tuple(key for key in keys if isinstance(key, Ref)) if outer.group_by is not None else None,
         having=transform(outer.having, change),
         text=outer.text,
@@ -297,67 +293,6 @@ def _count_one(pair: _Pair, count: Aggregate, derived: dict[str, Column]) -> Ref
 
 
 # --- blocks that stay ----------------------------------------------------------------------------------
-
-
-def _push_conditions(query: Query) -> Query:
-    """The query, in which blocks have the conditions on their group columns themselves."""
-    uses = [o.table.name for select in query.selects for o in select.every_occurrence]
-    terms = []
-    for term in query.terms:
-        selects = []
-        for select in term.selects:
-            for occurrence in select.occurrences if not select.joins else ():
-                if uses.count(occurrence.table.name) == 1:
-                    select = _push_into(select, occurrence)
-            selects.append(select)
-        terms.append(replace(term, selects=tuple(selects)))
-    return replace(query, terms=tuple(terms))
-
-
-def _push_into(select: Select, occurrence: Occurrence) -> Select:
-    block = occurrence.table.block
-    if not isinstance(block, Subquery) or block.query.projection:
-        return select
-    kept: list[Condition] = []
-    pushed: list[Condition] = []
-    for each in conjuncts(select.where):
-        own = {ref.occurrence for ref in refs(each)} == {occurrence.alias}
-        (pushed if own and _can_push(block.query, each) else kept).append(each)
-    if not pushed:
-        return select
-    terms = tuple(
-        replace(t, selects=tuple(_add_condition(block.query, s, pushed) for s in t.selects))
-        for t in block.query.terms
-    )
-    table = replace(occurrence.table, block=Subquery(replace(block.query, terms=terms)))
-    changed = map_occurrences(select, lambda o: replace(o, table=table) if o.alias == occurrence.alias else o)
-    return replace(changed, where=_conjunction(*kept))
-
-
-def _list_values(query: Query, select: Select) -> dict[str, Expr]:
-    return {n: item.expression for n, item in zip(query.columns, select.items, strict=True)}
-
-
-def _can_push(query: Query, condition: Condition) -> bool:
-    """Whether a condition on a block's columns is one on the rows that each of its selects reads."""
-    for term in query.terms:
-        for select in term.selects:
-            values = [_list_values(query, select).get(ref.column) for ref in refs(condition)]
-            grouped = is_aggregate(select)
-            if grouped and (not select.group_by or select.session is not None):
-                return False
-            if not all(isinstance(v, Ref) and (not grouped or v in (select.group_by or ())) for v in values):
-                return False
-    return True
-
-
-def _add_condition(query: Query, select: Select, conditions: list[Condition]) -> Select:
-    values = _list_values(query, select)
-    found = [
-        transform(each, lambda node: values[node.column] if isinstance(node, Ref) else None)
-        for each in conditions
-    ]
-    return replace(select, where=_conjunction(select.where, *found))
 
 
 def _drop_unused_columns(query: Query) -> Query:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from millpond.query.model import (
+    TRUE,
     Aggregate,
     And,
     Arithmetic,
@@ -130,6 +131,12 @@ def _keeps_stream_rows(select: Select) -> bool:
         if (join.side.keeps_left and places[0] >= number) or (join.side.keeps_right and places[0] != number):
             return False
     return True
+
+
+def conjunction(*conditions: Condition) -> Condition:
+    """All conditions together."""
+    found = tuple(each for condition in conditions for each in conjuncts(condition))
+    return And(found) if len(found) > 1 else found[0] if found else TRUE
 
 
 def conjuncts(condition: Condition) -> list[Condition]:
