@@ -25,6 +25,7 @@ from millpond.frontend.aggregate_calls import name_aggregates
 from millpond.frontend.blocks import check_view, read_query
 from millpond.frontend.catalog import read_table
 from millpond.frontend.guards import guard_statements, guard_text
+from millpond.frontend.lateral_views import rewrite_lateral_views
 from millpond.frontend.laterals import rewrite_laterals
 from millpond.frontend.limits import rewrite_limits
 from millpond.frontend.named_queries import read_view
@@ -279,6 +280,7 @@ def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
     rewrite_scalar_subqueries(tree)
     left_out |= rewrite_laterals(tree)
     tree = rewrite_limits(rewrite_set_operations(tree))
+    rewrite_lateral_views(tree)
     tree.meta[READ] |= left_out
     return tree
 

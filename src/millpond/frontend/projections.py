@@ -18,7 +18,6 @@ from sqlglot import exp
 
 from millpond.errors import SqlError, SqlNameError, SqlTypeError
 from millpond.frontend.constants import Bound
-from millpond.frontend.explode import is_explode, read_explode
 from millpond.frontend.expressions import (
     Reader,
     bind,
@@ -76,8 +75,6 @@ def bind_item(reader: Reader, node: exp.Expr) -> Bound | Computed:
         _, column = reader.scope.resolve(node)
         if isinstance(column.value, Computed):
             return replace(column.value, name=node.name)
-    if is_explode(node) and reader.grouped is None and not reader.scope.extended:
-        return read_explode(reader.scope, node)
     if _has_edges(reader, node):
         made = _read_computed(reader, node)
         if made is not None:
