@@ -23,6 +23,7 @@ from millpond.frontend.time_functions import (
     make_end,
     make_session_end,
     make_shift,
+    make_window_end,
 )
 from millpond.frontend.time_zones import find_slack
 from millpond.query.calendar import DAY, TimeFunction, find_closing_function
@@ -31,6 +32,7 @@ from millpond.query.types import INTERVAL, TIMESTAMP, WINDOW, SqlType
 
 _EDGES = ("START", "END")
 _WINDOWS = ("WINDOW", "SESSION_WINDOW")
+_TIMESTAMPS = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ)
 _SHIFTS = (exp.Add, exp.Sub, exp.TimestampAdd)
 
 
@@ -64,6 +66,8 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
         return None
     target = _read_moment(scope, moment)
     if target is None:
+        if function in _WINDOWS:
+            raise _refuse_moment(scope.statement, node, moment)
         return None
     ref, kind, shift = target
     if kind is not TIMESTAMP:
@@ -76,11 +80,8 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
     if is_moment and table.time is not None:
         raise WantedTimeError(table.name, ref.column)
     argument = _argument(scope, ref, shift)
-    if function in _WINDOWS and (not argument.is_time or argument.inner is not None or argument.shift):
-        message = (
-            f"{function.lower()} needs the time column of a stream, but {one_line(argument.name)} is none"
-        )
-        raise SqlError(message, scope.statement.at(node))
+    if function in _WINDOWS and not _is_windowed(argument, function):
+        raise _refuse_moment(scope.statement, node, moment)
     try:
         column = maker(argument, function, arguments)
     except UnknownFormError as problem:
@@ -89,6 +90,20 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
     scope.statement.leaves.update(_tokens(scope.statement, node))
     kind = WINDOW if function in _WINDOWS else column.type
     return Bound(scope.derive(ref.occurrence, column), kind, name)
+
+
+def _is_windowed(argument: Argument, function: str) -> bool:
+    """Whether windows can be made of a timestamp: the time column, or what is a fixed time after it."""
+    is_shifted = bool(argument.shift) and function == "SESSION_WINDOW"
+    return argument.is_time and argument.inner is None and not is_shifted
+
+
+def _refuse_moment(statement: Statement, node: exp.Expr, moment: exp.Expr) -> SqlError:
+    """The error for windows of something else than the time of a stream."""
+    function, shown = statement.word(_tokens(statement, node)[0]).lower(), statement.excerpt(moment)
+    message = f"{function}() over {shown} is not supported: it needs the time column of a stream"
+    remedy = f"if it is the time of the rows, declare TBLPROPERTIES ('time' = '{one_line(moment.name)}')"
+    return SqlError(message, statement.at(node), remedy * isinstance(moment, exp.Column))
 
 
 def read_shifted_time(scope: Scope, node: exp.Expr) -> Bound | None:
@@ -109,11 +124,11 @@ def read_shifted_time(scope: Scope, node: exp.Expr) -> Bound | None:
 
 def _read_moment(scope: Scope, node: exp.Expr) -> tuple[Ref, SqlType | None, int] | None:
     """A column, or a function of time as a column, its type, and the microseconds that are added to it."""
-    node, shift = node.unnest(), 0
+    node, shift = _strip_conversion(scope, node), 0
     found = read_shift(node)
     if found is not None:
         node, length = found
-        shift = length.fixed or 0
+        node, shift = _strip_conversion(scope, node), length.fixed or 0
         if not length.is_exact(find_slack(scope.statement.time_zone)):
             return None
     if isinstance(node, exp.Column):
@@ -123,6 +138,22 @@ def _read_moment(scope: Scope, node: exp.Expr) -> tuple[Ref, SqlType | None, int
     if called is None or called.type is not TIMESTAMP or not isinstance(called.expression, Ref):
         return None
     return called.expression, TIMESTAMP, shift
+
+
+def _strip_conversion(scope: Scope, node: exp.Expr) -> exp.Expr:
+    """A node without parentheses, and without conversions of a timestamp to a timestamp."""
+    node = node.unnest()
+    inner = node
+    while _is_conversion(inner):
+        inner = inner.this.unnest()
+    if inner is node or not isinstance(inner, exp.Column) or not scope.knows(inner):
+        return node
+    return inner if scope.find_column(inner)[1] is TIMESTAMP else node
+
+
+def _is_conversion(node: exp.Expr) -> bool:
+    """Whether a node converts its operand to a timestamp: ``CAST(ts AS TIMESTAMP)``, ``to_timestamp(ts)``."""
+    return isinstance(node, exp.Cast) and node.to.this in _TIMESTAMPS and not node.args.get("format")
 
 
 def _read_shifted_date(scope: Scope, node: exp.Expr) -> Bound | None:
@@ -189,7 +220,7 @@ def pick_edge(scope: Scope, window: Bound, edge: str, grouped: bool) -> Bound:
     if grouped:
         width = Literal(timedelta(microseconds=function.width), INTERVAL)
         return Bound(Arithmetic("+", start, width), TIMESTAMP, "end")
-    end = make_end(find_argument(scope, start), function, column)
+    end = make_window_end(find_argument(scope, start), function, column)
     return Bound(scope.derive(start.occurrence, end), TIMESTAMP, "end")
 
 

@@ -288,9 +288,11 @@ def _make_window(argument: Argument, function: str, arguments: list[str]) -> Col
     text = f"{name}.start"
     facts = _bucket_facts(argument, text, width)
     repeated = slide < width
-    time = TimeFunction(width, frozenset(), True, slide if repeated else None, offset, f"{name}.end")
+    end = f"end of {name}" if argument.shift else f"{name}.end"
+    time = TimeFunction(width, frozenset(), True, slide if repeated else None, offset, end, argument.shift)
     spark, duckdb = (_window_starts(argument, width, slide, offset, spark) for spark in (True, False))
-    return _column(argument, text, TIMESTAMP, (spark, duckdb), facts, time, repeated)
+    ends = _add_to_column(text, time.reach) if argument.shift else None
+    return _column(argument, text, TIMESTAMP, (spark, duckdb), facts, time, repeated, ends)
 
 
 def _make_session(argument: Argument, function: str, arguments: list[str]) -> Column:
@@ -402,6 +404,23 @@ def make_end(argument: Argument, function: TimeFunction, column: Column | None) 
     facts = (Comparison(Ref(argument.table, function.end), Op.EQ, end, function.end),)
     made = Derivation(*_to_times(*texts), facts, derivation.time)
     return Column(function.end, TIMESTAMP, argument.column.nullable, made)
+
+
+def make_window_end(argument: Argument, function: TimeFunction, start: Column) -> Column:
+    """The end of a window as the query shows it; that of a shifted time is not when the window closes."""
+    if not function.shift:
+        return make_end(argument, function, start)
+    name = start.name.removesuffix(".start") + ".end"
+    value = Arithmetic("+", Ref(argument.table, start.name), _length(function.width))
+    facts = (Comparison(Ref(argument.table, name), Op.EQ, value, name),)
+    derivation = Derivation(*_add_to_column(start.name, function.width), facts, function)
+    return Column(name, TIMESTAMP, argument.column.nullable, derivation)
+
+
+def _add_to_column(name: str, micros: int) -> tuple[str, str]:
+    """A column plus some microseconds, for Spark and for DuckDB."""
+    spark, duckdb = quote_name(name)
+    return _to_times(f"unix_micros({spark}) + {micros}", f"epoch_us({duckdb}) + {micros}")
 
 
 def _end_of_unit(argument: Argument, unit: str) -> tuple[str, str]:
