@@ -26,6 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from millpond.analysis.decide import decide
 from millpond.analysis.verdict import BOUNDED, Verdict
@@ -34,7 +36,7 @@ from millpond.frontend.parse import parse
 from millpond.query.evaluate import compile_condition
 from millpond.query.model import Column, Query, Table
 from millpond.query.trees import is_aggregate
-from millpond.query.types import Domain, Family, arrow_type
+from millpond.query.types import INT, Domain, Family, find_type
 from millpond.runtime.row_kinds import KIND, RowKind
 from millpond.spark.admission import Allowance
 from millpond.spark.answer import RETRACTED, REVISION, finish_rows
@@ -47,7 +49,7 @@ from millpond.spark.sources.derived import add_derived_columns
 from millpond.spark.sources.derived_types import settle_types
 from millpond.spark.sources.expressions import column_named
 from millpond.spark.sources.opened import OpenSource
-from millpond.spark.sources.schema import spark_schema
+from millpond.spark.sources.schema import spark_schema, spark_type
 from tests.campaigns.time_on_spark import run_to_end
 
 STREAM_ROWS, RELATION_ROWS, FILES = 60, 6, 3
@@ -98,15 +100,31 @@ class RowMaker:
                 if type_.domain is Domain.DENSE:
                     return value
                 return Decimal(str(round(value, type_.scale or 0))) if type_.scale is not None else int(value)
+            case Family.NESTED:
+                return self._make_nested(spark_type(type_), moment)
             case _:
                 return None
+
+    def _make_nested(self, type_: DataType, moment: datetime) -> Any:
+        """A value of a nested type: arrays and maps of up to three elements, each of which may be NULL."""
+        rng = self._rng
+        match type_:
+            case ArrayType():
+                return [self._make_nested(type_.elementType, moment) for _ in range(rng.randint(0, 3))]
+            case MapType():
+                keys = rng.sample("abcd", rng.randint(0, 3))  # a key is never NULL
+                return [(key, self._make_nested(type_.valueType, moment)) for key in keys]
+            case StructType():
+                return {each.name: self._make_nested(each.dataType, moment) for each in type_}
+            case _:
+                return self._make_value(Column("element", find_type(type_.simpleString()) or INT), moment)
 
 
 def write_tables(folder: Path, query: Query, maker: RowMaker) -> None:
     """Write the rows of each table, those of a stream to several files in their order."""
     for name, table in query.declared_tables.items():
         rows = maker.make_rows(table)
-        schema = pa.schema([(c.name, arrow_type(c.type)) for c in table.columns])
+        schema = to_arrow_schema(spark_schema(table), timezone="UTC")
         (folder / name).mkdir()
         size = -(-len(rows) // FILES)
         for i in range(FILES):
@@ -214,7 +232,8 @@ def examine(spark: SparkSession, text: str, seed: int) -> tuple[int, list[str]]:
             found = answer_in_stream(spark, verdict, Path(name))
         if found != expected:
             missing, extra = list((expected - found).items())[:3], list((found - expected).items())[:3]
-            problems.append(f"{len(found)} rows for {len(expected)}; missing {missing}, extra {extra}")
+            counts = f"{len(found)} rows for {len(expected)}"
+            problems.append(f"{query.text}: {counts}; missing {missing}, extra {extra}")
     return count, problems
 
 

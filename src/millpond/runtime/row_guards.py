@@ -28,7 +28,7 @@ def find_guard(query: Query, table: Table, column: Column) -> str | None:
     for select in query.selects:
         for alias, condition, elsewhere in _list_places(select, table.name):
             ref = Ref(alias, column.name)
-            for path in _find_paths(condition, ref, ref in elsewhere, _speller(table)):
+            for path in _find_paths(condition, ref, ref in elsewhere, _speller(table, column)):
                 if path == "TRUE":
                     return None
                 guards.append(path)
@@ -89,14 +89,29 @@ def _find_inner_paths(
             yield []
 
 
-def _speller(table: Table) -> Callable[[Ref], str | None]:
-    """Spells a column of the table, with the expression of a derived one; None for a function of time."""
+def _speller(table: Table, column: Column) -> Callable[[Ref], str | None]:
+    """Spells what the guard of a column may use, with the expressions of derived columns.
+
+    None for a function of time.  What has another value each time that the row is repeated has no such
+    expression: it is spelled by its name, if it is computed before the guarded column.
+    """
+    before = {each.name for each in takewhile(lambda each: each.name != column.name, table.derived)}
+
+    def differs_in_repetitions(name: str) -> bool:
+        derivation = table.column(name).derivation
+        if derivation is None:
+            return False
+        return derivation.repeated or any(map(differs_in_repetitions, derivation.arguments))
 
     def spell(ref: Ref) -> str | None:
         derivation = table.column(ref.column).derivation
         if derivation is None:
             return Dialect.SPARK.name_of(ref.column)
-        return f"({derivation.sql})" if derivation.arguments else None
+        if not derivation.arguments:
+            return None
+        if differs_in_repetitions(ref.column):
+            return Dialect.SPARK.name_of(ref.column) if ref.column in before else None
+        return f"({derivation.sql})"
 
     return spell
 
