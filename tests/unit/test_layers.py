@@ -18,7 +18,7 @@ SOURCE = Path(millpond.__file__).parent
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "query": {"errors"},
-    "frontend": {"errors", "query"},
+    "frontend": {"errors", "query", "runtime"},
     "runtime": {"errors", "query"},
     "models": {"errors"},
     "policies": {"errors", "models"},

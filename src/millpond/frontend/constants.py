@@ -6,14 +6,18 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from millpond.errors import SqlError, SqlTypeError
+from millpond.errors import SqlTypeError
 from millpond.frontend import literals
 from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.statement import Statement
 from millpond.query.model import Expr, Literal
 from millpond.query.types import STRING, Family, SqlType
 
-_TIME_PARSERS = {exp.DType.DATE: literals.parse_date, exp.DType.TIMESTAMPTZ: literals.parse_timestamp}
+_TIME_PARSERS = {
+    exp.DType.DATE: literals.parse_date,
+    exp.DType.TIMESTAMP: literals.parse_timestamp,
+    exp.DType.TIMESTAMPTZ: literals.parse_timestamp,
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ def _read_number(statement: Statement, node: exp.Expr) -> Literal:
 
 
 def _read_cast(statement: Statement, node: exp.Cast) -> tuple[Literal, str | None]:
-    """``DATE '…'``, ``CAST('…' AS DATE)``, the same with TIMESTAMP, or a number with a suffix."""
+    """``DATE '…'``, ``DATE('…')``, ``CAST('…' AS DATE)``, the same of TIMESTAMP, or ``10L``."""
     accept_only(statement, node, "this", "to")
     inner, kind = node.this, node.to.this
     first, last = statement.span(node)
@@ -70,7 +74,9 @@ def _read_cast(statement: Statement, node: exp.Cast) -> tuple[Literal, str | Non
         raise unsupported_error(statement, node)
     if statement.word(first) == "CAST":
         return _TIME_PARSERS[kind](inner.this), f"CAST({inner.this} AS {statement.word(last - 1)})"
-    if is_call:
-        word = statement.word(first)
-        raise SqlError(f"the function {word} is not supported", statement.at(node), f"write {word} '…'")
+    if is_call:  # Spark names date('…') as its argument
+        word = statement.word(first).lower()
+        statement.leaves.add(first)
+        name = inner.this if word in ("date", "timestamp") else f"{word}({inner.this})"
+        return _TIME_PARSERS[kind](inner.this), name
     return _TIME_PARSERS[kind](inner.this), None

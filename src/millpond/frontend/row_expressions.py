@@ -137,8 +137,6 @@ def make_column(scope: Scope, alias: str, node: exp.Expr) -> Column:
         row = plain if column is row else row
         column.replace(plain)
     type_ = find_expression_type(scope.statement, node, row, types)
-    if type_ is TINYINT and not isinstance(row, exp.Cast | exp.Column):
-        type_ = INT  # sqlglot calls the year of a date a TINYINT
     name = _name(row, frozenset(column.name for column in table.columns))
     facts = tuple(find_facts(table, row, name, type_))
     arguments = tuple(dict.fromkeys(each.name for each in row.find_all(exp.Column)))
@@ -234,7 +232,8 @@ def find_expression_type(
         raise SqlTypeError(
             message, statement.at(node), "write CAST(… AS type) around it" * (what == "unknown")
         )
-    return type_
+    is_computed = not isinstance(row, exp.Cast | exp.Column)
+    return INT if type_ is TINYINT and is_computed else type_  # sqlglot calls the year of a date a TINYINT
 
 
 @cache

@@ -21,6 +21,7 @@ from millpond.frontend.expressions import (
     require_number,
     strip_parentheses,
 )
+from millpond.frontend.folding import fold_constant
 from millpond.frontend.intervals import read_interval, read_shift
 from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.row_expressions import find_obstacle, mark_as_read, read_row_expression
@@ -58,6 +59,10 @@ def read_row_side(reader: Reader, node: exp.Expr) -> Side:
     inner = strip_parentheses(statement, node)
     if isinstance(inner, exp.Subquery):
         raise unsupported_error(statement, inner)
+    folded = fold_constant(statement, inner)
+    if folded is not None:
+        mark_as_read(statement, inner)
+        return Side(folded, folded.type, node)
     shifted = _read_shift(reader, inner)
     if shifted is not None:
         return shifted

@@ -20,8 +20,8 @@ from millpond.runtime.sql import Dialect
 
 # Functions of Spark that DuckDB does not have under their names, and what they are there.
 _SPARK_FUNCTIONS = {
-    "timestamp_seconds(x)": "make_timestamp(CAST(x * 1000000 AS BIGINT))",
-    "timestamp_millis(x)": "make_timestamp(CAST(x * 1000 AS BIGINT))",
+    "timestamp_seconds(x)": "make_timestamp(CAST(x * CAST(1000000 AS BIGINT) AS BIGINT))",
+    "timestamp_millis(x)": "make_timestamp(CAST(x * CAST(1000 AS BIGINT) AS BIGINT))",
     "timestamp_micros(x)": "make_timestamp(CAST(x AS BIGINT))",
     "unix_seconds(x)": "CAST(floor(epoch_us(x) / 1000000) AS BIGINT)",
     "unix_millis(x)": "CAST(floor(epoch_us(x) / 1000) AS BIGINT)",
