@@ -143,6 +143,7 @@ EXAMPLES = {
         "SELECT DISTINCT 1 FROM clicks low, clicks middle, clicks high "
         "WHERE low.bid < middle.bid AND middle.bid < high.bid"
     ),
+    "current-time": "SELECT DISTINCT ad FROM clicks WHERE at < now() - INTERVAL 1 HOUR",
     "revised-block": (
         "WITH counts AS (SELECT ad, COUNT(*) AS n FROM clicks WHERE ad BETWEEN 1 AND 5 GROUP BY ad) "
         "SELECT price FROM counts JOIN offers ON price = n"

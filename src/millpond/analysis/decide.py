@@ -13,6 +13,7 @@ from functools import partial
 
 from millpond.analysis.assumptions import declare_opaque, find_opaque, list_assumptions, list_opaque
 from millpond.analysis.blocks import decide_blocks, decide_limit, has_blocks
+from millpond.analysis.current_time import decide_at_current_time
 from millpond.analysis.decide_over import decide_over, has_window_functions
 from millpond.analysis.derive_synopses import derive_plan
 from millpond.analysis.paper_verdict import describe_published_verdict
@@ -51,6 +52,7 @@ from millpond.plan.synopsis_bound import compute_exact_state
 from millpond.query.aggregate_functions import Memory, find_memory
 from millpond.query.buckets import find_time_function
 from millpond.query.calendar import find_closing_unit
+from millpond.query.current_time import depends_on_current_time
 from millpond.query.model import TRUE, Aggregate, Query, Ref, Select
 from millpond.query.normalize import TooManyParts
 from millpond.query.parts import Part
@@ -93,6 +95,13 @@ def decide(query: Query, prove: bool = True) -> Verdict:
     Unless it is to ``prove`` it, a query that is unbounded is undetermined: no witness is searched, which
     takes most of the time.
     """
+    if depends_on_current_time(query):
+        return decide_at_current_time(query, partial(_decide_rows, prove=False))
+    return _decide_rows(query, prove)
+
+
+def _decide_rows(query: Query, prove: bool) -> Verdict:
+    """The verdict on a query whose answer changes only when rows arrive."""
     decide_inner = partial(decide, prove=prove)
     if query.limit is not None:
         return decide_limit(query, decide_inner)

@@ -44,6 +44,10 @@ _UNDETERMINED = {
         "the analysis does not support session_window with an outer join or EXISTS"
     ),
     UndeterminedCode.BLOCK: "a subquery is not bounded, and no proof was found that the whole query is not",
+    UndeterminedCode.CURRENT_TIME: (
+        "its answer changes as time passes, and only conditions that keep rows for a fixed time, "
+        "such as ts > now() - INTERVAL 1 HOUR, are known to bound it"
+    ),
     UndeterminedCode.REVISED: "a subquery revises its rows, and it is not known how to follow the revisions",
 }
 # Violations that an unbounded equality join of the same columns implies.

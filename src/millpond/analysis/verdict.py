@@ -42,6 +42,7 @@ class UndeterminedCode(StrEnum):
     SESSION_OF_PARTNERS = "session-of-partners"
     BLOCK = "block"
     REVISED = "revised-block"
+    CURRENT_TIME = "current-time"
     OPAQUE_OPERATOR = "opaque-operator"
     UNSUPPORTED = "unsupported"
 

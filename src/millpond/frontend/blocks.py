@@ -127,11 +127,7 @@ class _Blocks:
         query = build_query(reads, terms, statement.slice(node), statement.at(node))
         wanted = self._name_table(named.name, query)
         made: BlockTable = build_block_table(wanted, query, reads[0].types, self.times.get(wanted))
-        unique, number = alias, 1
-        while unique.lower() in around.taken:
-            number += 1
-            unique = f"{alias}_{number}"
-        around.taken.add(unique.lower())
+        unique = around.take(alias)
         around.derived.setdefault(unique, {}).update({column.name: column for column in made.derived})
         source = made.source_of(unique, around.path)
         return MergedBlock(source, (Occurrence(unique, made.table),))

@@ -245,7 +245,7 @@ def _find_measure(node: exp.Expr, slack: int) -> _Measure | None:
     if isinstance(node, exp.TimestampDiff | exp.DateDiff):
         later, earlier, unit = _unwrap(node.this), _unwrap(node.expression), node.text("unit").upper()
         if isinstance(node, exp.DateDiff) and not unit:
-            return _Measure(later, earlier, _DAY, 1, 1, slack=slack)
+            return _Measure(_strip_date(later), _strip_date(earlier), _DAY, 1, 1, slack=slack)
         if unit in _FIXED:
             return _Measure(later, earlier, parse_duration(f"1 {unit}") or 1, truncates=True, slack=slack)
     if isinstance(node, exp.MonthsBetween):
@@ -310,6 +310,13 @@ def _bound_rounded(
         yield exp.LT, count + measure.above
     if kind in (exp.GT, exp.GTE, exp.EQ) and measure.below:
         yield exp.GT, count - measure.below
+
+
+def _strip_date(node: exp.Expr) -> exp.Expr:
+    """The timestamp whose date is an argument of ``datediff``, which takes the date anyway."""
+    while isinstance(node, exp.TsOrDsToDate) or (isinstance(node, exp.Cast) and node.is_type(exp.DType.DATE)):
+        node = node.this.unnest()
+    return node
 
 
 def _unwrap(node: exp.Expr) -> exp.Expr:

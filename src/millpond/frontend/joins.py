@@ -135,6 +135,15 @@ class Surroundings:
         """The same, with the choice of a branch."""
         return replace(self, branches={**self.branches, path: branch})
 
+    def take(self, alias: str) -> str:
+        """An alias that is not taken, as similar as possible; it is taken now."""
+        unique, number = alias, 1
+        while unique.lower() in self.taken:
+            number += 1
+            unique = f"{alias}_{number}"
+        self.taken.add(unique.lower())
+        return unique
+
 
 def read_from(statement: Statement, node: exp.Select, around: Surroundings) -> FromClause:
     """Read FROM; in the rest of the select, fields of its columns are told from columns."""
@@ -254,7 +263,7 @@ class _FromReader:
         wanted = self.around.alias if len(entries) == 1 else None
         for alias, target, entry in found.values():
             if isinstance(target, Table):
-                table_alias = self._take(wanted or alias)
+                table_alias = self.around.take(wanted or alias)
                 occurrence = Occurrence(table_alias, target)
                 source = self._rename_columns(entry, Source.of(occurrence, alias))
                 blocks[alias] = MergedBlock(source, (occurrence,))
@@ -293,15 +302,6 @@ class _FromReader:
 
     def _rename_columns(self, entry: _Entry, source: Source) -> Source:
         return rename_columns(self.statement, entry.table, source, self._read_column_list(entry))
-
-    def _take(self, alias: str) -> str:
-        """An alias that is not taken, as similar as possible."""
-        unique, number = alias, 1
-        while unique.lower() in self.around.taken:
-            number += 1
-            unique = f"{alias}_{number}"
-        self.around.taken.add(unique.lower())
-        return unique
 
     def _read_test(
         self, entry: _Entry, block: MergedBlock, negated: bool, every: Sequence[MergedBlock]

@@ -161,8 +161,7 @@ _CLOCK_NAMES = ("NOW", "GETDATE", "SYSDATE", "CURRENT_WATERMARK", "PROCTIME")
 # Those that may be shown: their value is that of the moment at which a row is written.
 _UNSETTLED_NAMES = ("NOW", "MONOTONICALLY_INCREASING_ID")
 _RANDOM_NAMES = ("MONOTONICALLY_INCREASING_ID", "SPARK_PARTITION_ID", "INPUT_FILE_NAME")
-_CLOCK = "is the current time, which is not supported: the answer would change although no row arrives"
-_CLOCK_REMEDY = "only the time in the rows counts, as in window(at, '15 minutes'), which is another query"
+_CLOCK = "is the current time, which is supported only in the select list and in conditions of WHERE and ON"
 _RANDOM = "is not supported: its value does not follow from the row"
 _SEVERAL_ROWS = "is not supported: it makes several rows of one"
 # Statements that start with something else than CREATE or SELECT.
@@ -183,6 +182,7 @@ _WORDS = _TYPES | frozenset(
     WITH VIEW REPLACE TEMPORARY TEMP ORDER ASC DESC NULLS FIRST LAST LIMIT LATERAL
     INTERSECT EXCEPT MINUS ROLLUP CUBE GROUPING SETS LIKE ILIKE ANY
     CREATE STREAMING TABLE IF EXISTS CHECK CONSTRAINT USING OPTIONS TBLPROPERTIES COMMENT
+    CURRENT_TIMESTAMP CURRENT_DATE CURRENT_TIME
     ( ) , . * + - / % = == < <= > >= <> != ! ~
     """.split()  # noqa: SIM905 (a list of words reads better)
 )
@@ -210,7 +210,7 @@ def _function_error(statement: Statement, node: exp.Func) -> SqlError:
     if isinstance(node.parent, exp.Dot) and node is node.parent.expression:
         return SqlError(f"the function {name} after a dot is not supported", place)
     if isinstance(node, CLOCK_FUNCTIONS) or called in _CLOCK_NAMES:
-        return SqlError(f"{name} {_CLOCK}", place, _CLOCK_REMEDY)
+        return SqlError(f"{name} {_CLOCK}", place)
     if isinstance(node, RANDOM_FUNCTIONS) or called in _RANDOM_NAMES:
         return SqlError(f"the function {name} {_RANDOM}", place)
     if isinstance(node, exp.UDTF):

@@ -16,6 +16,7 @@ from millpond.frontend.conditions import (
     read_row_condition,
 )
 from millpond.frontend.constants import Bound
+from millpond.frontend.current_time import group_by_moment, join_current_time, split_by_moment
 from millpond.frontend.derived_columns import list_window_filters, share_derived_columns, with_derived
 from millpond.frontend.explode import list_explode_filters, read_lateral_views
 from millpond.frontend.expressions import Reader, has_aggregate, strip_parentheses
@@ -111,7 +112,7 @@ def read_terms(
         raise SqlError(message, statement.at(node), "write several queries")
     terms: tuple[Term, ...] = tuple(Term((each.select,), False) for each in found)
     if node.args.get("distinct"):
-        terms = (Term(tuple(each.select for each in found), True),)
+        terms = (split_by_moment(Term(tuple(each.select for each in found), True)),)
     for right, distinct, seen in reversed(chain):
         terms += read_terms(statement, right, seen, reads)
         if distinct:
@@ -224,7 +225,7 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
     accept_only(statement, node, *clauses, "windows", "qualify", "laterals")
     if node.args.get("distinct"):
         accept_only(statement, node.args["distinct"])
-    clause = read_lateral_views(node, read_from(statement, node, around))
+    clause = _read_tables(statement, node, around)
     replace_earlier_aliases(clause.scope, node)
     node, clause = _read_over(statement, node, clause, around)
     scope = clause.scope
@@ -233,6 +234,8 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
     is_grouped = group_by is not None or any(has_aggregate(item.node) for item in items)
     windows = find_windows(node, items)
     session, group_by = split_session(scope, group_by, node.args.get("group"))
+    if is_grouped:
+        group_by = group_by_moment(clause, group_by)
     grouped = {*(group_by or ()), *((session.start, session.end) if session else ())}
     reader = Reader(statement, scope, frozenset(grouped) if is_grouped else None, windows=windows)
     rest = clause.rest
@@ -275,6 +278,12 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
         filtered,
         next((unsettled_error(statement, each) for each in unsettled), None),
     )
+
+
+def _read_tables(statement: Statement, node: exp.Select, around: Surroundings) -> FromClause:
+    """FROM with LATERAL VIEWs, and with the current time if a condition names it."""
+    clause = read_lateral_views(node, read_from(statement, node, around))
+    return join_current_time(clause, node.args.get("where"), around)
 
 
 def _refuse_nested(
@@ -354,6 +363,8 @@ def _read_block_below(
     group_by = read_group_by(scope, node.args.get("group"), items)
     is_in_groups = group_by is not None or has_groups(node)
     session, group_by = split_session(scope, group_by, node.args.get("group"))
+    if is_in_groups:
+        group_by = group_by_moment(clause, group_by)
     grouped = {*(group_by or ()), *((session.start, session.end) if session else ())}
     known = frozenset(grouped) if is_in_groups else None
     reader = Reader(statement, scope, known, windows=find_windows(node, items))
@@ -388,7 +399,7 @@ def read_plain(statement: Statement, node: exp.Select, around: Surroundings) -> 
     if list_window_functions(node):
         around = replace(around, ignores_duplicates=False)
     try:
-        clause = read_lateral_views(node, read_from(statement, node, around))
+        clause = _read_tables(statement, node, around)
     except DistributeError as union:
         if list_window_functions(node):
             raise KeepBlockError(union.path) from None

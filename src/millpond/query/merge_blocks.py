@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from millpond.query.current_time import has_current_time
 from millpond.query.model import (
     TRUE,
     Aggregate,
@@ -90,6 +91,8 @@ def _find_pair(query: Query) -> _Pair | None:
     (inner,) = block.query.selects
     if block.query.terms[0].distinct or not is_aggregate(inner):
         return None
+    if has_current_time(inner) and (term.distinct or is_aggregate(outer)):
+        return None  # the groups are those of one moment
     values = {n: item.expression for n, item in zip(block.query.columns, inner.items, strict=True)}
     return _Pair(query, term.distinct, outer, occurrence.alias, inner, occurrence.table, values)
 

@@ -14,6 +14,7 @@ from millpond.errors import MillpondError
 from millpond.plan.closing import find_output_delay
 from millpond.plan.over import find_over_delay
 from millpond.policies.registry import PolicyChoice
+from millpond.query.current_time import depends_on_current_time
 from millpond.query.model import Query, Subquery, Table, Windowed
 from millpond.query.result_times import is_revised
 from millpond.query.trace import list_blocks
@@ -71,6 +72,10 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
     """Refuse a query without a bound or a budget, without sources, or with reserved column names."""
     if memory is not None and memory < 1:
         raise MillpondError(f"a budget of {memory} tuples keeps nothing", remedy="give at least 1")
+    if depends_on_current_time(verdict.query):
+        raise MillpondError(
+            "a condition on the current time is checked, but not run: its answer changes as time passes"
+        )
     # Lookups need neither a bound nor a budget: each row is answered by itself.
     if verdict.outcome != BOUNDED and memory is None and not find_lookup_tables(verdict.query):
         raise refuse_unbounded(verdict, folder)
