@@ -23,6 +23,10 @@ QUERIES = [
      "HAVING COUNT(*) > 1 AND abs(SUM(a)) > 5", 1),
     ("SELECT window(ts, '10 seconds').start, upper(s), coalesce(SUM(m * 2), 0) FROM P "
      "GROUP BY window(ts, '10 seconds'), upper(s)", 0),
+    ("SELECT ts - TIMESTAMP '2024-01-01 00:00:00' AS d, a FROM P WHERE ts - TIMESTAMP '2020-01-01' "
+     "IN (INTERVAL 3 DAYS) OR a > 2", 0),
+    ("SELECT window(ts, '10 seconds').start, MAX(ts - TIMESTAMP '2020-01-01') AS d, SUM(ts - "
+     "TIMESTAMP '2024-01-01') AS e FROM P GROUP BY window(ts, '10 seconds')", 0),
     (f"SELECT p.ts, lower(p.s), length(q.s) + 1, p.a + q.b FROM P p, Q q WHERE {NEAR} AND p.a % 3 = q.n % 3 "
      "AND (p.s RLIKE '^[0-9]+$' AND CAST(p.s AS INT) > 7) AND abs(p.a - q.b) < 5", 0),
     ("SELECT p.a, upper(q.s), CASE WHEN p.x > q.x THEN 1 ELSE 0 END FROM P p, Q q WHERE p.a = q.a", 0),

@@ -17,7 +17,7 @@ from millpond.frontend import literals
 from millpond.frontend.counted_times import is_rounded, rewrite_difference
 from millpond.frontend.expressions import Reader, strip_parentheses
 from millpond.frontend.refusals import accept_only
-from millpond.frontend.row_expressions import mark_as_read
+from millpond.frontend.row_expressions import mark_as_read, read_row_predicate
 from millpond.frontend.sides import Side, read_group_side, read_row_side
 from millpond.frontend.solve import Solver
 from millpond.frontend.time_calls import find_time_function
@@ -38,7 +38,7 @@ from millpond.query.model import (
     Truth,
     Windowed,
 )
-from millpond.query.types import STRING, WINDOW, Family
+from millpond.query.types import INTERVAL_VALUE, STRING, WINDOW, Family
 
 _OPS: dict[type[exp.Expr], Op] = {
     exp.LT: Op.LT,
@@ -260,6 +260,11 @@ def compare_sides(reader: Reader, left: Side, op: Op, right: Side, node: exp.Exp
     if left.type.family is Family.NESTED:
         message = f"{reader.statement.excerpt(left.node)} is {left.type}, which cannot be compared"
         raise SqlTypeError(message, reader.statement.at(node), "compare its fields or elements")
+    if INTERVAL_VALUE in (left.type, right.type) and reader.grouped is None:
+        predicate = read_row_predicate(reader.scope, node)
+        if predicate is not None:
+            text, place = reader.statement.slice(node), reader.statement.at(node)
+            return Comparison(predicate.expression, Op.EQ, literals.to_boolean(True), text, place)
     if left.type is WINDOW:
         _check_equal_widths(reader, left, right)
     if reader.grouped is None:  # HAVING sees the grouped columns only

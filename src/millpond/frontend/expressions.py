@@ -47,6 +47,7 @@ from millpond.query.types import (
     DOUBLE,
     INT,
     INTERVAL,
+    INTERVAL_VALUE,
     MAX_PRECISION,
     TIMESTAMP,
     WINDOW,
@@ -68,6 +69,7 @@ CONDITIONS = (
     *(exp.LT, exp.LTE, exp.EQ, exp.GTE, exp.GT, exp.NEQ),
     *(exp.Between, exp.In, exp.Is, exp.And, exp.Or, exp.Not),
 )
+_OF_TIME = (Family.DATE, Family.TIME, Family.INTERVAL)
 _RANKS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
@@ -308,6 +310,10 @@ def _bind_arithmetic(reader: Reader, node: exp.Expr) -> Bound:
     accept_only(reader.statement, node, "this", "expression", "typed", "safe")
     operator = OPERATORS[type(node)]
     left, right = bind(reader, node.this), bind(reader, node.expression)
+    if any(each.type is not None and each.type.family in _OF_TIME for each in (left, right)):
+        derived = _bind_derived(reader, node)
+        if derived is not None:
+            return derived
     if {left.type, right.type} <= {TIMESTAMP, INTERVAL}:  # Spark can compute it from the results
         message = f"{reader.statement.excerpt(node)} is not supported here"
         raise SqlError(message, reader.statement.at(node), "compare the timestamps in WHERE or ON")
@@ -395,7 +401,8 @@ def _check_argument(statement: Statement, call: AggregateCall, bound: Bound, nod
     if bound.type is not None and bound.type.family is Family.NESTED:
         message = f"{call.function} of {statement.excerpt(node)}, which is {bound.type}, is not supported"
         raise SqlTypeError(message, statement.at(node), "aggregate its fields or elements")
-    if call.numeric:
+    is_length = bound.type is INTERVAL_VALUE and call.function in ("SUM", "AVG")
+    if call.numeric and not is_length:
         require_number(statement, call.function, node, bound.type)
     if call.boolean and bound.type is not BOOLEAN:
         message = f"{statement.excerpt(node)} is {bound.type}, not a condition"
@@ -426,6 +433,8 @@ def find_aggregate_type(function: str, argument: SqlType | None) -> SqlType | No
         return argument
     if function in ("COLLECT_LIST", "COLLECT_SET"):
         return array_of(argument)
+    if argument is INTERVAL_VALUE and function in ("SUM", "AVG"):
+        return argument
     if function not in ("SUM", "AVG", "MEDIAN"):
         return DOUBLE
     is_decimal = argument.name not in _RANKS and argument.domain is Domain.DISCRETE

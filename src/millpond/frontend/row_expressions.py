@@ -46,6 +46,7 @@ from millpond.query.model import Column, Comparison, Derivation, Literal, Op, Re
 from millpond.query.types import (
     BOOLEAN,
     INT,
+    INTERVAL_VALUE,
     TIME_VALUE,
     TIMESTAMP,
     TINYINT,
@@ -62,6 +63,8 @@ _NOT_OF_THE_ROW = (
     *(exp.Tuple, exp.Cube, exp.Rollup, exp.GroupingSets),
 )
 _TYPE_NAMES = {"TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMP"}
+# Types of values that no declared column has.
+_VALUE_TYPES = {"BINARY": nested("BINARY", "BLOB"), "INTERVAL": INTERVAL_VALUE}
 _ROW = "_row"
 _NESTED = (exp.DType.ARRAY, exp.DType.MAP, exp.DType.STRUCT)
 
@@ -225,7 +228,7 @@ def find_expression_type(
     if found is not None and found.this in _NESTED and found.expressions:
         return nested(found.sql("spark"), found.sql("duckdb"))
     name = found.sql("spark").upper().replace(", ", ",") if found is not None else "UNKNOWN"
-    type_ = nested(name, "BLOB") if name == "BINARY" else _find_plain_type(name)
+    type_ = _VALUE_TYPES.get(name) or _find_plain_type(name)
     if type_ is None:
         what = "unknown" if name in ("UNKNOWN", "NULL") else f"{name}, which is not supported here"
         message = f"the type of {statement.excerpt(node)} is {what}"

@@ -155,6 +155,8 @@ def _compute(reader: Reader, node: exp.Expr, operator_: str) -> Side:
         if INTERVAL in (a.type, b.type) and find_slack(reader.statement.time_zone):
             raise _refusal(reader, node, "write the result as a constant")
         return _fold(reader, node, lambda: literals.compute(operator_, a, b))
+    if operator_ == "-" and right.type is not None and right.type.family in (Family.DATE, Family.TIME):
+        return _derive_or_refuse(reader, node, _SHAPE)
     if operator_ in "+-" and isinstance(b, Literal):
         return shift_column(reader, node, operator_, left, b)
     if operator_ == "+" and isinstance(a, Literal):

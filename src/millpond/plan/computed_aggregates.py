@@ -10,7 +10,7 @@ from millpond.query.aggregate_functions import ORDERED, Memory, find_memory
 from millpond.query.model import Aggregate, Arithmetic, Choice, Expr, Literal, Negation, Ref, Select
 from millpond.query.parts import Part, type_of
 from millpond.query.trees import aliases_in, refs
-from millpond.query.types import INTEGERS, MAX_PRECISION
+from millpond.query.types import INTEGERS, MAX_PRECISION, Family
 
 # The digits that Spark gives to an integer beside a decimal.
 _DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 20}
@@ -45,6 +45,8 @@ def _explain_aggregate(select: Select, need: Need, aggregate: Aggregate, in_time
     if need.values is not None:
         return f"it is not run: keeping only {need.values} values of its argument is not supported"
     is_joint = len(aliases_in(aggregate)) > 1
+    if any(type_of(need.part, ref).family is Family.INTERVAL for ref in refs(aggregate)):
+        return f"{aggregate.function} of a length of time {_IN_WINDOWS}"
     if memory is Memory.COUNTS and aggregate.function not in ("COUNT", "SUM", "AVG"):
         types = {type_of(need.part, ref) for ref in refs(aggregate)}
         if aggregate.others or is_joint or not types <= set(INTEGERS):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from enum import Enum
 from fractions import Fraction
 from math import ceil, floor, sqrt
@@ -101,11 +102,21 @@ def aggregate_values(aggregate: Aggregate, values: Values) -> Any:
 
 
 def _sum(_: Aggregate, values: Values) -> Any:
+    if _are_lengths(values):
+        return sum((v * n for v, n in values.items()), timedelta())
     return sum(v * n for v, n in values.items())
 
 
-def _average(_: Aggregate, values: Values) -> float:
+def _average(aggregate: Aggregate, values: Values) -> float | timedelta:
+    if _are_lengths(values):
+        total: timedelta = _sum(aggregate, values)
+        return total / sum(values.values())
     return float(Fraction(sum(Fraction(v) * n for v, n in values.items())) / sum(values.values()))
+
+
+def _are_lengths(values: Values) -> bool:
+    """Whether the values are lengths of time."""
+    return isinstance(next(iter(values)), timedelta)
 
 
 def _extreme_by(aggregate: Aggregate, values: Values) -> Any:

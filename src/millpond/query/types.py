@@ -132,8 +132,10 @@ TIMESTAMP = SqlType("TIMESTAMP", Family.TIME, Domain.TIME, Fraction(1))
 # A timestamp that is only a value, not the time of its row.
 TIME_VALUE = replace(TIMESTAMP, domain=Domain.DISCRETE)
 
-# A length of time, which can be added to a TIMESTAMP.  No column has this type.
+# A length of time, which can be added to a TIMESTAMP.
 INTERVAL = SqlType("INTERVAL", Family.INTERVAL, Domain.TIME, Fraction(1))
+# The distance of two timestamps of a row.
+INTERVAL_VALUE = replace(INTERVAL, domain=Domain.DISCRETE)
 
 # The type of ``window(ts, …)``: its start and its end.  No column has this type; a window is two columns.
 WINDOW = SqlType("STRUCT<start: TIMESTAMP, end: TIMESTAMP>", Family.WINDOW, Domain.TIME, Fraction(1))

@@ -11,6 +11,7 @@ from millpond.frontend.intervals import Length, read_interval, read_shift
 from millpond.frontend.parse import parse
 from millpond.query.calendar import DAY, HOUR, MINUTE, SECOND
 from millpond.query.model import Ref
+from millpond.query.types import INTERVAL_VALUE
 
 DDL = """
 CREATE STREAMING TABLE clicks (ts TIMESTAMP, user_id BIGINT, day DATE, seen TIMESTAMP, n INT)
@@ -159,13 +160,16 @@ def test_groups_of_shifted_times_close(query: str, outcome: str) -> None:
     assert find_outcome(query) == outcome
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["SELECT ts - seen FROM clicks", "SELECT INTERVAL 1 HOUR FROM clicks", "SELECT day - day FROM clicks"],
-)
-def test_lengths_are_no_results(query: str) -> None:
+def test_constant_lengths_are_no_results() -> None:
     with pytest.raises(SqlError):
-        parse(DDL + query)
+        parse(DDL + "SELECT INTERVAL 1 HOUR FROM clicks")
+
+
+@pytest.mark.parametrize("text", ["ts - seen", "day - day", "ts - TIMESTAMP '2024-01-01'"])
+def test_the_time_between_two_moments_is_a_value(text: str) -> None:
+    (query,) = parse(f"{DDL} SELECT {text} AS d, MAX({text}) FROM clicks GROUP BY {text}")
+    item = query.selects[0].items[0].expression
+    assert isinstance(item, Ref) and query.selects[0].type_of(item) is INTERVAL_VALUE
 
 
 @pytest.mark.parametrize(

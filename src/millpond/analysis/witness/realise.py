@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -21,11 +21,13 @@ from math import ceil, floor, lcm
 from typing import Any
 
 from millpond.query.model import Column, Table
-from millpond.query.types import Family, SqlType
+from millpond.query.number_line import Points
+from millpond.query.types import TIME_VALUE, Family, SqlType
 
 _SMALL = (*range(21), *range(-1, -21, -1), 100, 1000)
 _SHORT = ("", "a", "b", "A", "B", "0", "1", "2", "10", "true")
 _FIRST_DAY = date(2000, 1, 1)
+_FIRST_TIME = datetime(2000, 1, 1)
 _LENGTHS = range(300)
 # Fractions are different also where a function keeps only them, or the last digits.
 _SLOPE = 1 + 1 / 1024
@@ -113,6 +115,8 @@ class Realiser:
                 continue
             argument = table.column(free[0])
             found = self._invert(table, column, argument, out).find(value)
+            if found is None and isinstance(value, date | timedelta):
+                found = self._find_moment(table, column, argument, out, value)
             changed = None
             if found is None and len(free) < len(arguments):
                 # The other arguments have values of their own, which may not matter.
@@ -158,6 +162,24 @@ class Realiser:
             return None
         passing = (each for each, rows in zip(tried, made, strict=True) if rows[0][column.name] == row[name])
         return next(passing, None)
+
+    def _find_moment(
+        self, table: Table, column: Column, argument: Column, row: Mapping[str, Any], value: date | timedelta
+    ) -> Any:
+        """An argument that gives a date, timestamp or length of time, or at least different ones for each."""
+        from millpond.runtime.derive import derive_each  # here, as it imports DuckDB
+        from millpond.runtime.row_queries import UncomputableError
+
+        number = Points().of(value)
+        spread = _transfer(int(number), TIME_VALUE)
+        exact = str(value) if argument.type.family is Family.STRING else Points().value(number, argument.type)
+        try:
+            made = derive_each(replace(table, derived=(column,)), [{**row, argument.name: exact}])
+        except UncomputableError:
+            made = []
+        if made and made[0][0][column.name] == value:
+            return exact
+        return str(spread) if argument.type.family is Family.STRING else _transfer(int(number), argument.type)
 
     def _surround(
         self, table: Table, column: Column, argument: Column, row: dict[str, Any], wanted: Any
@@ -284,5 +306,7 @@ def _transfer(value: Any, type_: SqlType) -> Any:
             return make_number(moved, type_)
         case Family.DATE:
             return _FIRST_DAY + timedelta(days=int(number) % 10_000)
+        case Family.TIME:  # different months
+            return _FIRST_TIME + timedelta(days=31 * (int(number) % 90_000))
         case _:
             return None

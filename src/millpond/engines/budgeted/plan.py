@@ -163,6 +163,8 @@ def _refuse_unsupported(select: Select, distinct: bool) -> None:
             select.position,
             "leave out --memory if the query is bounded",
         )
+    if any(column.type.family is Family.INTERVAL for o in select.occurrences for column in o.table.derived):
+        raise MillpondError("a query that computes lengths of time cannot run on a memory budget")
     if not any(o.table.streaming for o in select.occurrences):
         raise MillpondError(
             "a SELECT without a stream cannot run on a memory budget", remedy="add a stream to FROM"
