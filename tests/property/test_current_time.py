@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from millpond import Verdict, check
+from millpond.analysis.repair.find import find_repairs
+from millpond.analysis.repair.model import RepairKind
 from millpond.frontend.parse import parse
 from millpond.query.current_time import CLOCK
 from millpond.runtime.query_sql import evaluate_worlds
@@ -71,7 +73,7 @@ def test_the_answer_is_that_of_the_rows_of_the_windows_at_the_current_moment(tex
     verdict = check(CATALOG + text.replace("NOW", "now()").replace("TODAY", "current_date()"))
     assert isinstance(verdict, Verdict) and verdict.outcome == "bounded"
     kept = {window["stream"]: timedelta(seconds=window["seconds"]) for window in verdict.state.windows}
-    assert kept
+    assert kept and CLOCK.name not in kept
     found = 0
     for seed in range(20):
         rng = random.Random(seed)
@@ -92,3 +94,15 @@ def test_the_answer_is_that_of_the_rows_of_the_windows_at_the_current_moment(tex
         assert answer(constant, recent) == expected
         found += bool(expected)
     assert found >= 5
+
+
+def test_repairs_are_no_budget_and_keep_nothing_of_the_current_time() -> None:
+    joined = "SELECT r.level FROM readings r JOIN alarms a ON r.sensor = a.sensor"
+    verdict = check(f"{CATALOG} {joined} WHERE r.at > now() - INTERVAL 1 HOUR")
+    assert isinstance(verdict, Verdict) and verdict.outcome == "undetermined"
+    repairs = find_repairs(verdict)
+    assert repairs
+    for repair in repairs:
+        assert repair.kind is not RepairKind.BUDGET and repair.verdict is not None
+        assert CLOCK.name not in {kept.stream for kept in repair.verdict.state.streams}
+        assert CLOCK.name not in {window["stream"] for window in repair.verdict.state.windows}

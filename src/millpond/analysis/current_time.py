@@ -13,7 +13,7 @@ from millpond.analysis.blocks import Decide, add_states
 from millpond.analysis.reasons import describe_undetermined
 from millpond.analysis.verdict import BOUNDED, UNDETERMINED, Reason, UndeterminedCode, Verdict
 from millpond.plan.state import State
-from millpond.query.current_time import depends_on_current_time, has_current_time, is_clock
+from millpond.query.current_time import CLOCK, depends_on_current_time, has_current_time, is_clock
 from millpond.query.model import Query, Subquery, Table, Windowed
 
 
@@ -28,7 +28,7 @@ def decide_at_current_time(query: Query, decide: Decide) -> Verdict:
             return _build_undetermined(query, {})
         verdict = decide(query)
         if verdict.outcome == BOUNDED:
-            return Verdict(BOUNDED, (), verdict.state, query)
+            return Verdict(BOUNDED, (), _drop_clock(verdict.state), query)
         return _build_undetermined(query, {}, [each.cause or each for each in verdict.reasons])
     blocks: dict[str, Verdict] = {}
     for table in streams:
@@ -40,6 +40,17 @@ def decide_at_current_time(query: Query, decide: Decide) -> Verdict:
     if failed:
         return _build_undetermined(query, blocks, [each.cause or each for each in failed])
     return Verdict(BOUNDED, (), add_states(blocks.values()), query, blocks=blocks)
+
+
+def _drop_clock(state: State) -> State:
+    """The state without what is kept of the current time itself."""
+    own = [kept for kept in state.streams if kept.stream == CLOCK.name]
+    entries, size = state.entries, state.bytes
+    for kept in own:
+        entries = None if entries is None or kept.entries is None else entries - kept.entries
+        size = None if size is None or kept.bytes is None else size - kept.bytes
+    windows = [window for window in state.windows if window["stream"] != CLOCK.name]
+    return State(entries, size, tuple(kept for kept in state.streams if kept not in own), windows)
 
 
 def _find_base(table: Table) -> Table:

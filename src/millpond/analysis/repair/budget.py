@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from millpond.analysis.repair.constants import Sample
 from millpond.analysis.repair.model import Meaning, Repair, RepairKind
 from millpond.errors import MillpondError
+from millpond.query.current_time import depends_on_current_time
 from millpond.query.model import Query
 from millpond.query.trees import is_aggregate
 
@@ -33,6 +34,8 @@ def find_budget(query: Query, text: str, sample: Sample) -> Repair | None:
 def runs_on_budget(query: Query) -> bool:
     """Whether a query can run with a limit on what it keeps."""
     if any(table.block is not None for table in query.tables.values()) or query.limit is not None:
+        return False
+    if depends_on_current_time(query):
         return False
     from millpond.engines.budgeted.plan import plan_budgeted  # here, as it imports NumPy
 
