@@ -75,7 +75,14 @@ def decide_blocks(query: Query, decide: Decide, prove: bool = True) -> Verdict:
         causes = tuple(dict.fromkeys(found)) or (describe_undetermined(UndeterminedCode.REVISED),)
         about = next((n for n, v in blocks.items() if causes[0] in [r.cause or r for r in v.reasons]), None)
         return Verdict(
-            UNBOUNDED, causes, State(None, None), query, blocks=blocks, block=about, template=template
+            UNBOUNDED,
+            causes,
+            State(None, None),
+            query,
+            blocks=blocks,
+            block=about,
+            template=template,
+            assumptions=template.assumptions,
         )
     reasons = tuple(_list_reasons(blocks, own, revised))
     about = next(iter(failed or revised), None)

@@ -18,6 +18,7 @@ from millpond.analysis.decide_over import decide_over, has_window_functions
 from millpond.analysis.derive_synopses import derive_plan
 from millpond.analysis.paper_verdict import describe_published_verdict
 from millpond.analysis.partner_tests import NeverFinalError
+from millpond.analysis.prove_by_samples import prove_by_samples
 from millpond.analysis.reasons import (
     describe_partner_gap,
     describe_undetermined,
@@ -139,6 +140,8 @@ def _decide_rows(query: Query, prove: bool) -> Verdict:
     verdict = _decide_by_witness(query, failures)
     if verdict.outcome == UNDETERMINED:
         verdict = _decide_by_template(query, verdict)
+    if verdict.outcome == UNDETERMINED and _can_sample(query, failures):
+        verdict = prove_by_samples(query, verdict, failures)
     if verdict.outcome == UNBOUNDED:
         return replace(verdict, published=_describe_published(query, needs, bounded=False))
     return verdict
@@ -230,7 +233,10 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
     template = _find_template(query) if query.projection else None
     if template is not None:
         found = remove_redundant(describe_violation(select, failure) for select, failure in failures)
-        return Verdict(UNBOUNDED, tuple(found), State(None, None), query, template=template)
+        assumed = template.assumptions
+        return Verdict(
+            UNBOUNDED, tuple(found), State(None, None), query, template=template, assumptions=assumed
+        )
     budget = SearchBudget(_MAX_CANDIDATE_ROWS, _COMPUTED_ROWS if computes else 0)
     for select, failure in failures[:_MAX_FAILURES]:
         source = WitnessSource(select, JoinRegions(failure.part), failure.violation, failure.aggregate)
@@ -330,6 +336,12 @@ def _may_close(select: Select) -> bool:
         if derivation is not None and table.streaming and table.time in derivation.arguments:
             return True
     return False
+
+
+def _can_sample(query: Query, failures: list[tuple[Select, Failure]]) -> bool:
+    """Whether a witness with samples of values would show that the query is unbounded."""
+    recurs = any(_has_recurring_values(select, failure) for select, failure in failures)
+    return bool(failures) and not recurs and not any(map(_may_close, query.selects))
 
 
 def _rows_to_confirm(query: Query, select: Select, failure: Failure) -> int:

@@ -87,7 +87,8 @@ def decide_over(query: Query, decide: Callable[[Query], Verdict], prove: bool = 
         if not reasons and below is not None and below.outcome == UNBOUNDED:
             reasons = [*below.reasons]  # why the rows below are not bounded
         found = tuple(reasons) or (Reason(OverCode.REVISED_ROWS, (), None, gap),)
-        return Verdict(UNBOUNDED, found, State(None, None), query, template=template)
+        assumed = template.assumptions
+        return Verdict(UNBOUNDED, found, State(None, None), query, template=template, assumptions=assumed)
     if not reasons:
         return _build_undetermined(query, [describe_undetermined(UndeterminedCode.NO_SYNOPSIS, gap)])
     code = UndeterminedCode.UNCONFIRMED

@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 from sqlglot import exp, maybe_parse
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import SqlglotError
 
 from millpond.frontend.intervals import find_moment_type, read_interval
 from millpond.frontend.number_types import (
@@ -22,6 +21,7 @@ from millpond.frontend.number_types import (
     find_literal_type,
     find_rounded_type,
 )
+from millpond.frontend.schemas import read_schema, write_json_structure
 from millpond.frontend.time_fields import write_field_in_duckdb
 
 _LIKE_ARGUMENT = "the type of the first argument"
@@ -125,6 +125,10 @@ def to_duckdb(node: exp.Expr, times: Collection[str] = ()) -> str:
             seconds = exp.Anonymous(this="epoch", expressions=[each.this])
             is_double = each.to.this is exp.DType.DOUBLE
             return seconds if is_double else exp.Cast(this=exp.Floor(this=seconds), to=each.to)
+        if isinstance(each, exp.FromJson):
+            return _write_from_json(each)
+        if isinstance(each.args.get("format"), exp.Literal) and "'" in each.text("format"):
+            return _unquote_format(each)
         if not isinstance(each, exp.Anonymous) or each.name.lower() not in _user_functions.get():
             return each
         type_name = _user_functions.get()[each.name.lower()]
@@ -134,6 +138,23 @@ def to_duckdb(node: exp.Expr, times: Collection[str] = ()) -> str:
         return exp.Paren(this=maybe_parse(text, dialect="duckdb"))
 
     return str(node.transform(change).sql("duckdb"))
+
+
+def _unquote_format(node: exp.Expr) -> exp.Expr:
+    """A function of a time with a format, in which ``'T'`` is a plain T, as DuckDB writes it."""
+    plain = re.sub("'([^']*)'", lambda found: found[1].replace("%z", "Z"), node.text("format"))
+    changed = node.copy()
+    changed.set("format", exp.Literal.string(plain))
+    return changed
+
+
+def _write_from_json(node: exp.FromJson) -> exp.Expr:
+    """``from_json`` with the schema as DuckDB writes it; the node itself if it has no plain schema."""
+    schema = read_schema(node.expression.name) if isinstance(node.expression, exp.Literal) else None
+    if schema is None or node.args.get("options"):
+        return node
+    structure = exp.Literal.string(write_json_structure(schema))
+    return exp.Anonymous(this="from_json", expressions=[node.this, structure])
 
 
 def _find_field(node: exp.Expr) -> tuple[str, exp.Expr] | None:
@@ -287,17 +308,3 @@ def _make_array(element: exp.DataType | None) -> exp.DataType | None:
 
 def _value_of(type_: str | exp.DataType) -> exp.Expr:
     return exp.Paren(this=exp.cast(exp.null(), type_, dialect="spark"))
-
-
-def read_schema(text: str) -> exp.DataType | None:
-    """The type that a schema of ``from_json`` describes: ``id INT, name STRING`` or ``ARRAY<INT>``."""
-    struct = f"STRUCT<{text}>"
-    is_column = re.match(r"\s*(\w+|`[^`]*`)\s+\w", text)  # name INT
-    for written in (struct, text) if is_column else (text, struct):
-        try:
-            type_ = exp.DataType.build(written, dialect="spark")
-        except SqlglotError:
-            continue
-        if type_.this is not exp.DType.USERDEFINED:
-            return type_
-    return None

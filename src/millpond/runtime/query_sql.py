@@ -7,7 +7,8 @@ world, and rows of different worlds never meet, so that one statement answers th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from millpond.errors import MillpondError
@@ -57,9 +58,18 @@ def evaluate_worlds(query: Query, worlds: Sequence[World]) -> list[Counter[tuple
     """
     tables = {_WORLDS: RowTable(((_WORLD, "BIGINT"),), [{_WORLD: i} for i in range(len(worlds))])}
     for name, table in query.declared_tables.items():
-        rows = [{**row, _WORLD: i} for i, world in enumerate(worlds) for row in world.get(name, ())]
+        repeated = [
+            (i, *_count_copies(copies))
+            for i, world in enumerate(worlds)
+            for _, copies in groupby(world.get(name, ()), key=id)
+        ]
+        rows = [{**row, _WORLD: i} for i, row, _ in repeated]
+        counts = [count for _, _, count in repeated]
         columns = [(c.name, local_type(c.type)) for c in table.columns]
-        tables[f"rows of {name}"] = RowTable((*columns, (_WORLD, "BIGINT")), rows)
+        is_repeated = max(counts, default=1) > 1
+        tables[f"rows of {name}"] = RowTable(
+            (*columns, (_WORLD, "BIGINT")), rows, counts if is_repeated else None
+        )
     try:
         _, found = query_rows(f"SELECT *, COUNT(*) FROM ({render_query(query)}) GROUP BY ALL", tables)
     except MillpondError as error:
@@ -70,6 +80,12 @@ def evaluate_worlds(query: Query, worlds: Sequence[World]) -> list[Counter[tuple
     for row in found:
         answers[row[0]][row[1:-1]] = row[-1]
     return answers
+
+
+def _count_copies(copies: Iterator[Row]) -> tuple[Row, int]:
+    """A row, and how often it comes."""
+    first = next(copies)
+    return first, 1 + sum(1 for _ in copies)
 
 
 def _freeze(value: Any) -> Any:

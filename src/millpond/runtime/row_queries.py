@@ -18,6 +18,9 @@ from millpond.query.evaluate import Row
 from millpond.query.types import Domain, SqlType
 from millpond.runtime.sql import Dialect
 
+# The number of copies of a row, and that of one of them.
+_COPIES = "_millpond_copies"
+_COPY = "_millpond_copy"
 # Functions of Spark that DuckDB does not have under their names, and what they are there.
 _SPARK_FUNCTIONS = {
     "timestamp_seconds(x)": "make_timestamp(CAST(x * CAST(1000000 AS BIGINT) AS BIGINT))",
@@ -26,6 +29,8 @@ _SPARK_FUNCTIONS = {
     "unix_seconds(x)": "CAST(floor(epoch_us(x) / 1000000) AS BIGINT)",
     "unix_millis(x)": "CAST(floor(epoch_us(x) / 1000) AS BIGINT)",
     "unix_micros(x)": "epoch_us(x)",
+    "substring_index(x, d, n)": "CASE WHEN n > 0 THEN array_to_string(string_split(x, d)[1:n], d) "
+    "WHEN n < 0 THEN array_to_string(string_split(x, d)[n:], d) WHEN n = 0 THEN '' END",
 }
 
 
@@ -35,20 +40,30 @@ class UncomputableError(ValueError):
 
 @dataclass(frozen=True)
 class RowTable:
-    """Rows, and the columns that are taken from them with their DuckDB types."""
+    """Rows, and the columns that are taken from them with their DuckDB types.
+
+    With ``copies``, each row is there so many times.
+    """
 
     columns: tuple[tuple[str, str], ...]
     rows: Sequence[Row]
+    copies: Sequence[int] | None = None
 
     @property
     def sql(self) -> str:
         """The table as SQL; its parameters are the columns."""
-        values = (f"unnest(CAST(? AS {type_}[])) AS {_quote(name)}" for name, type_ in self.columns)
-        return f"SELECT {', '.join(values)}"
+        values = [f"unnest(CAST(? AS {type_}[])) AS {_quote(name)}" for name, type_ in self.columns]
+        if self.copies is None:
+            return f"SELECT {', '.join(values)}"
+        shown = ", ".join(_quote(name) for name, _ in self.columns)
+        values.append(f"unnest(CAST(? AS BIGINT[])) AS {_quote(_COPIES)}")
+        repeated = f"unnest(range({_quote(_COPIES)})) AS {_quote(_COPY)}"
+        return f"SELECT {shown} FROM (SELECT *, {repeated} FROM (SELECT {', '.join(values)}))"
 
     @property
     def parameters(self) -> list[list[Any]]:
-        return [[row.get(name) for row in self.rows] for name, _ in self.columns]
+        columns = [[row.get(name) for row in self.rows] for name, _ in self.columns]
+        return columns if self.copies is None else [*columns, [*self.copies]]
 
 
 def query_rows(sql: str, tables: Mapping[str, RowTable]) -> tuple[list[str], list[tuple[Any, ...]]]:

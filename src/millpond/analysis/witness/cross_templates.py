@@ -67,6 +67,7 @@ class CrossTemplate:
     counted: bool = False
     copies: int = 1
     compare: str = "emitted"
+    assumptions: tuple[str, ...] = ()
 
     def build(self, n: int) -> Witness:
         """The witness with ``n`` optional rows."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from millpond.analysis.witness.base_rows import find_base_rows
 from millpond.analysis.witness.cross_templates import find_cross_template
 from millpond.analysis.witness.model import WitnessTemplate
+from millpond.analysis.witness.sampled_templates import find_sampled_template
 from millpond.analysis.witness.templates import find_template
 from millpond.analysis.witness.whole_queries import is_confirmed_in_large
 from millpond.query.model import Query, Windowed
@@ -50,9 +51,17 @@ def _find_template(query: Query, known: tuple[WitnessTemplate, ...]) -> WitnessT
     if found is not None:
         return found
     if any(isinstance(table.block, Windowed) for table in query.tables.values()):
-        return find_template(query) or find_cross_template(query)
+        return find_template(query) or find_cross_template(query) or _find_sampled(query)
     has_functions = any(True for _ in list_blocks(query))
-    return find_cross_template(query) or (find_template(query) if has_functions else None)
+    found = find_cross_template(query) or (find_template(query) if has_functions else None)
+    return found or _find_sampled(query)
+
+
+def _find_sampled(query: Query) -> WitnessTemplate | None:
+    try:
+        return find_sampled_template(query)
+    except UncomputableError:
+        return None
 
 
 def _find_inherited(query: Query, known: tuple[WitnessTemplate, ...]) -> WitnessTemplate | None:

@@ -67,6 +67,10 @@ class WitnessTemplate(Protocol):
     @property
     def tables(self) -> Mapping[str, Table]: ...
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What is taken for granted if a witness of any size is to be confirmed."""
+
     def build(self, n: int) -> Witness:
         """The witness with ``n`` optional rows."""
 

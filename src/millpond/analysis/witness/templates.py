@@ -91,6 +91,7 @@ class Template:
     long: bool = False
     nulls: bool = False
     compare: str = "emitted"
+    assumptions: tuple[str, ...] = ()
     later: tuple[tuple[str, Any], ...] = ()
 
     def build(self, n: int) -> Witness:
@@ -174,7 +175,7 @@ def build_from_template(query: Query, template: WitnessTemplate, n: int) -> Witn
     return witness
 
 
-def _is_bounded(table: Table, column: Column) -> bool:
+def is_bounded_column(table: Table, column: Column) -> bool:
     """Whether a column has finitely many values, by its type, by a CHECK or as declared."""
     if column.type.domain is Domain.BOUNDED or column.cardinality is not None:
         return True
@@ -310,7 +311,7 @@ class _Search:
     def _list_free(self, name: str) -> list[Column]:
         """The columns of a stream that can take any number of values; those that the query uses, if any."""
         table = self.tables[name]
-        free = [c for c in table.columns if c.name != table.time and not _is_bounded(table, c)]
+        free = [c for c in table.columns if c.name != table.time and not is_bounded_column(table, c)]
         return [c for c in free if (name, c.name) in self.used] or free
 
     def _list_keys(self, name: str) -> list[frozenset[Source]]:

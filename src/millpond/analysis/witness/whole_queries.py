@@ -209,7 +209,11 @@ def _count_rows(witness: Witness, table: str) -> int:
 def _count_values(witness: Witness) -> Counter[tuple[str, str]]:
     """The number of different values of each column of each table, besides NULL."""
     rows = [*witness.setup, *witness.universe, *(row for probe in witness.probes for row in probe)]
-    found = {(each.stream, name, value) for each in rows for name, value in each.row.items()}
+    found = {
+        (each.stream, name, str(value) if isinstance(value, list | dict) else value)
+        for each in rows
+        for name, value in each.row.items()
+    }
     return Counter((stream, name) for stream, name, value in found if value is not None)
 
 

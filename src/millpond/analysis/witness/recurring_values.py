@@ -1,0 +1,107 @@
+"""Whether the values that a query computes from the keys of a witness ever recur.
+
+A few rows do not show that a function such as the day of the year has finitely many values.  Thousands do:
+the values of an expression have to be different for all of them, or the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from millpond.analysis.witness.sample_choices import find_sources, list_tables
+from millpond.query.derived_names import strip_mark
+from millpond.query.evaluate import Row
+from millpond.query.model import Column, Query, Table
+from millpond.query.trace import Source, list_conditions, trace_column
+from millpond.query.trees import refs
+from millpond.query.types import Family
+from millpond.runtime.derive import derive_each
+from millpond.runtime.row_queries import UncomputableError
+
+# The number of keys for which expressions are computed.
+_KEYS = 3_000
+
+
+def list_template_assumptions(
+    query: Query, make_rows: Callable[[str, int], list[Row]], keys: frozenset[Source]
+) -> tuple[str, ...] | None:
+    """What a witness of any size takes for granted of the expressions over its key columns.
+
+    ``make_rows`` gives rows of a stream with so many different keys.  None if the values of an expression, or
+    of the key columns themselves, recur, or if they cannot be computed.
+    """
+    found: set[str] = set()
+    compared = {
+        (id(select.occurrence(ref.occurrence).table), ref.column)
+        for select, condition in list_conditions(query)
+        if select is not None
+        for ref in refs(condition)
+    }
+    for stream in {name for name, _ in keys}:
+        own = {column for name, column in keys if name == stream}
+        try:
+            rows = make_rows(stream, _KEYS)
+        except (OverflowError, ValueError):
+            return None
+        if any(not _are_different([row[column] for row in rows]) for column in own):
+            return None
+        for table in list_tables(query):
+            for column in _list_opaque(table):
+                if not any(
+                    source[0] == stream and source[1] in own for source in find_sources(table, column.name)
+                ):
+                    continue
+                values = _compute(table, column, stream, rows)
+                is_constant = values is not None and len(set(map(str, values))) == 1
+                if values is None or not (is_constant or _are_different(values)):
+                    return None
+                if column.type.family is Family.NESTED or (is_constant and _tests_elements(column)):
+                    continue
+                if (id(table), column.name) in compared:
+                    names = " and ".join(sorted(own))
+                    found.add(
+                        f"any number of values of {names} fulfil the conditions on {strip_mark(column.name)}"
+                    )
+                elif not is_constant:
+                    found.add(f"{strip_mark(column.name)} takes any number of values")
+    if query.filter is not None:
+        found.add(f"any number of results fulfil {query.filter.name}")
+    return tuple(sorted(found))
+
+
+def _tests_elements(column: Column) -> bool:
+    """Whether a column says whether an array has elements, from which rows are made."""
+    return column.name.endswith(" has elements")
+
+
+def _are_different(values: Sequence[Any]) -> bool:
+    return len(set(map(str, values))) == len(values)
+
+
+def _list_opaque(table: Table) -> Iterator[Column]:
+    """The derived columns of a table of whose values nothing is known."""
+    for column in table.derived:
+        derivation = column.derivation
+        if derivation is not None and derivation.arguments and not derivation.facts:
+            yield column
+
+
+def _compute(table: Table, column: Column, stream: str, rows: Sequence[Row]) -> list[Any] | None:
+    """The values of a derived column, some for each row; None if DuckDB cannot compute them.
+
+    The columns of a block have the values of the declared columns that they show, or NULL.
+    """
+    shown: list[dict[str, Any]] = [dict(row) for row in rows]
+    if table.block is not None:
+        shown = [{} for _ in rows]
+        for each in table.columns:
+            source = trace_column(table, each.name)
+            if source is not None and source[0] == stream:
+                for row, made in zip(rows, shown, strict=True):
+                    made[each.name] = row[source[1]]
+    try:
+        derived = derive_each(table, shown)
+    except UncomputableError:
+        return None
+    return [[row[column.name] for row in found] for found in derived]
