@@ -72,6 +72,9 @@ _MAX_CONFIRMED_ROWS = 40
 _MAX_FAILURES = 6
 # Rows of all candidates that are tried; a search of this size takes one to four seconds.
 _MAX_CANDIDATE_ROWS = 25_000
+# If expressions are computed for the candidates, before and after samples of values are tried.
+_FEW_CANDIDATE_ROWS = 1_800
+_MAX_COMPUTED_ROWS = 6_000
 # Rows that a candidate counts more if expressions are computed for it.
 _COMPUTED_ROWS = 300
 
@@ -140,7 +143,8 @@ def _decide_rows(query: Query, prove: bool) -> Verdict:
     verdict = _decide_by_witness(query, failures)
     if verdict.outcome == UNDETERMINED:
         verdict = _decide_by_template(query, verdict)
-    if verdict.outcome == UNDETERMINED and _can_sample(query, failures):
+    is_sampled = _computes(query) or _has_conditions_on_groups(query)
+    if verdict.outcome == UNDETERMINED and not is_sampled and _can_sample(query, failures):
         verdict = prove_by_samples(query, verdict, failures)
     if verdict.outcome == UNBOUNDED:
         return replace(verdict, published=_describe_published(query, needs, bounded=False))
@@ -229,7 +233,7 @@ def _find_failures(select: Select, distinct: bool) -> list[tuple[Select, Failure
 
 def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> Verdict:
     """The verdict if a criterion fails: unbounded if a witness is confirmed, undetermined otherwise."""
-    computes = query.filter is not None or any(map(list_opaque, query.selects))
+    computes = _computes(query)
     template = _find_template(query) if query.projection else None
     if template is not None:
         found = remove_redundant(describe_violation(select, failure) for select, failure in failures)
@@ -237,17 +241,34 @@ def _decide_by_witness(query: Query, failures: list[tuple[Select, Failure]]) -> 
         return Verdict(
             UNBOUNDED, tuple(found), State(None, None), query, template=template, assumptions=assumed
         )
-    budget = SearchBudget(_MAX_CANDIDATE_ROWS, _COMPUTED_ROWS if computes else 0)
+    if (computes or _has_conditions_on_groups(query)) and _can_sample(query, failures):
+        quick = SearchBudget(_FEW_CANDIDATE_ROWS, _COMPUTED_ROWS * computes)
+        verdict = _search_witness(query, failures, quick, free=False)
+        if verdict.outcome == UNDETERMINED:
+            verdict = prove_by_samples(query, verdict, failures)
+        if verdict.outcome == UNBOUNDED:
+            return verdict
+    budget = SearchBudget(_MAX_COMPUTED_ROWS if computes else _MAX_CANDIDATE_ROWS, _COMPUTED_ROWS * computes)
+    return _search_witness(query, failures, budget)
+
+
+def _search_witness(
+    query: Query, failures: list[tuple[Select, Failure]], budget: SearchBudget, free: bool = True
+) -> Verdict:
+    """Unbounded if a witness of one of the failures is confirmed within a budget, else undetermined.
+
+    ``free``: it may have free values in place of expressions.
+    """
     for select, failure in failures[:_MAX_FAILURES]:
         source = WitnessSource(select, JoinRegions(failure.part), failure.violation, failure.aggregate)
         rows = _rows_to_confirm(query, select, failure)
         if rows > _MAX_CONFIRMED_ROWS or _has_recurring_values(select, failure) or _may_close(select):
             continue
-        free = _find_confirmed(query, source, rows, budget)
-        if free is not None:
+        freed = _find_confirmed(query, source, rows, budget, free)
+        if freed is not None:
             every = [(s, f) for s, f in [(select, failure), *failures] if not f.unsplit]
             reasons = remove_redundant(describe_violation(s, f) for s, f in every)
-            assumed = list_assumptions(query, select, failure, free)
+            assumed = list_assumptions(query, select, failure, freed)
             return Verdict(
                 UNBOUNDED,
                 tuple(reasons),
@@ -290,7 +311,7 @@ def _decide_by_template(query: Query, verdict: Verdict) -> Verdict:
         from millpond.analysis.witness.cross_templates import find_cross_template  # it imports DuckDB
 
         template = find_cross_template(query)
-    elif any(select.having != TRUE for select in query.selects):
+    elif _has_conditions_on_groups(query):
         from millpond.analysis.witness.templates import find_template  # it imports DuckDB
 
         template = find_template(query)
@@ -300,14 +321,16 @@ def _decide_by_template(query: Query, verdict: Verdict) -> Verdict:
     return replace(verdict, outcome=UNBOUNDED, reasons=reasons, template=template)
 
 
-def _find_confirmed(query: Query, source: WitnessSource, rows: int, budget: SearchBudget) -> bool | None:
+def _find_confirmed(
+    query: Query, source: WitnessSource, rows: int, budget: SearchBudget, free: bool
+) -> bool | None:
     """Whether a confirmed witness has free values in place of expressions; None if there is no witness."""
     try:
         # Most candidates fail with few rows already.
         sizes = [rows] if rows <= CONFIRMED_ROWS_DOUBTFUL else [CONFIRMED_ROWS_DOUBTFUL, rows]
         if all(find_witness(query, source, size, budget) is not None for size in sizes):
             return False
-        declared = declare_opaque(query, source.select)
+        declared = declare_opaque(query, source.select) if free else None
         if declared is None:
             return None
         freed, select = declared
@@ -336,6 +359,15 @@ def _may_close(select: Select) -> bool:
         if derivation is not None and table.streaming and table.time in derivation.arguments:
             return True
     return False
+
+
+def _computes(query: Query) -> bool:
+    """Whether a witness is confirmed with values of expressions that DuckDB computes."""
+    return query.filter is not None or any(map(list_opaque, query.selects))
+
+
+def _has_conditions_on_groups(query: Query) -> bool:
+    return any(select.having != TRUE for select in query.selects)
 
 
 def _can_sample(query: Query, failures: list[tuple[Select, Failure]]) -> bool:

@@ -124,12 +124,16 @@ class SampledTemplate:
             if column.name == table.time:
                 row[column.name] = clock
                 continue
-            sample, is_key = self.rows[name][column.name], source in self.keys
-            is_plain_key = is_key and isinstance(sample, Number | Moment | TimeText)
-            own = level if source in self.leveled and not is_plain_key else None
             other = number if source in self.unique else 0
-            row[column.name] = sample.make(key if is_key else other, own)
+            own = self.find_level(name, column.name, level)
+            row[column.name] = self.rows[name][column.name].make(key if source in self.keys else other, own)
         return row
+
+    def find_level(self, name: str, column: str, level: int | None) -> int | None:
+        """The level of a value in a row with a level; keys that are numbers or times have none."""
+        source = name, column
+        is_plain_key = source in self.keys and isinstance(self.rows[name][column], Number | Moment | TimeText)
+        return level if source in self.leveled and not is_plain_key else None
 
 
 def find_sampled_template(query: Query) -> SampledTemplate | None:
@@ -302,8 +306,15 @@ class _Search:
 
 
 def _list_rows(template: SampledTemplate, stream: str, n: int) -> list[Row]:
-    level = template.levels.optional
-    return [template.make_row(stream, key, level, FIRST) for key in range(1, n + 1)]
+    """Rows of a stream that differ only in their key."""
+    level, samples = template.levels.optional, template.rows[stream]
+    row = template.make_row(stream, 0, level, FIRST)
+    own = [column for name, column in template.keys if name == stream]
+    levels = {column: template.find_level(stream, column, level) for column in own}
+    return [
+        {**row, **{column: samples[column].make(key, levels[column]) for column in own}}
+        for key in range(1, n + 1)
+    ]
 
 
 def _count_values(answer: Any) -> int:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, Protocol
 
 from millpond.analysis.witness.realise import make_number
@@ -79,7 +78,10 @@ class Number:
 
     def make(self, key: int, level: int | None) -> int | float | Decimal:
         start = self.value if level is None or not self.has_level else level
-        return make_number(Fraction(start + self.step * key), self.type)
+        number, (low, high) = start + self.step * key, (self.type.low, self.type.high)
+        if self.type.step == 1 and low is not None and high is not None and low <= number <= high:
+            return number
+        return make_number(number, self.type)
 
 
 @dataclass(frozen=True)
