@@ -81,7 +81,7 @@ UNBOUNDED = [
     ("SELECT A, SUM(N), ROUND(SUM(N) / 2, 1) FROM S GROUP BY A", 0),
     ("SELECT x.A, y.C FROM S x, U y WHERE abs(x.A - y.C) < 3", 0),
     ("SELECT COUNT(*) FROM S x, U y WHERE x.A - y.C > 3", 0),
-    ("SELECT P.id, P.u.name, COUNT(*) FROM V GROUP BY P.id, P.u.name", 2),
+    ("SELECT P.id, P.u.name, COUNT(*) FROM V GROUP BY P.id, P.u.name", 1),
     ("SELECT from_json(B, 'id INT').id AS i, COUNT(*) FROM S GROUP BY i", 1),
     ("SELECT A, SUM(N) AS n FROM S GROUP BY A HAVING abs(SUM(N)) > 2", 0),
     ("SELECT B, COUNT(*) FROM S GROUP BY B HAVING B LIKE 'x%'", 1),

@@ -39,7 +39,7 @@ def match_regex(pattern: str) -> Sample | None:
     """
     try:
         parts, rest = _read_choice(pattern, 0)
-    except (ValueError, IndexError, re.error):
+    except (LookupError, ValueError, re.error):
         return None
     return Parts(tuple(parts)) if rest == len(pattern) else None
 
@@ -116,11 +116,15 @@ def _read_atom(pattern: str, at: int) -> tuple[Sample, int]:
 
 def _choose_token(characters: str) -> Sample:
     """A token of characters of a class, or one such character."""
+    if "[" in characters[1:] or "&&" in characters:  # sets of sets, which Java has
+        raise ValueError(characters)
     known = re.compile(characters)
     for alphabet in _ALPHABETS:
         if known.fullmatch(alphabet[0]) and known.fullmatch(alphabet[-1]):
             return Token(alphabet)
-    found = next(chr(i) for i in (32, *range(33, 127), 9) if known.fullmatch(chr(i)))
+    found = next((chr(i) for i in (*range(32, 127), 9) if known.fullmatch(chr(i))), None)
+    if found is None:
+        raise ValueError(characters)
     return Fixed(found)
 
 
