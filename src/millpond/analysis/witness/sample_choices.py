@@ -255,14 +255,14 @@ def _list_map_keys(name: str, texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _propose_nested(structure: Structure, keys: Sequence[str], values: Sequence[Any]) -> Iterator[Sample]:
-    """Values of a structure; in each, one field varies with the key."""
+    """Values of a structure; in most, one field varies with the key."""
     if structure.name == "MAP" and structure.element is not None:
         structure = Structure("STRUCT", fields=dict.fromkeys(keys, structure.element))
     leaves = list(_list_leaves(structure))[:_MOST_FIELDS]
     choices = {path: _list_leaf_samples(name, values)[:_MOST_OF_FIELD] for path, name in leaves}
     tried = [
         product(*([_vary_leaf(name)] if path == own else choices[path] for path, name in leaves))
-        for own, _ in leaves
+        for own in (*choices, None)
     ]
     for each in zip(*(islice(samples, _MOST_SAMPLES) for samples in map(_cycle, tried)), strict=True):
         for samples in each:
