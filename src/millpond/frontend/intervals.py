@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 
 from millpond.query.calendar import DAY, HOUR, MINUTE, SECOND
 
@@ -16,6 +16,7 @@ LONGEST_LENGTH = 3_660_000 * DAY
 _UNIT = "year|month|week|day|hour|minute|second|millisecond|microsecond"
 _WHOLE = re.compile(rf"\s*(?:interval\s+)?(?:[+-]?\s*[0-9.]+\s*(?:{_UNIT})s?\s*)+", re.IGNORECASE)
 _PIECE = re.compile(rf"([+-]?)\s*([0-9.]+)\s*({_UNIT})", re.IGNORECASE)
+_NUMBER_AND_UNIT = re.compile(rf"\s*([+-]?[0-9.]+)\s*((?:{_UNIT})s?)\s*", re.IGNORECASE)
 _SPAN = re.compile(r"\s*([+-]?)([0-9.:\s-]+)")
 _MOMENTS = (
     *(exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ),
@@ -85,6 +86,24 @@ _LENGTHS = {
     "millisecond": Length(micros=1_000),
     "microsecond": Length(micros=1),
 }
+
+
+def split_intervals(text: str, tokens: list[Token]) -> list[Token]:
+    """The tokens of a statement, with ``INTERVAL '5 minutes'`` as ``INTERVAL '5' minutes``."""
+    split: list[Token] = []
+    for index, token in enumerate(tokens):
+        is_length = (
+            token.token_type is TokenType.STRING and tokens[index - 1].token_type is TokenType.INTERVAL
+        )
+        written = _NUMBER_AND_UNIT.fullmatch(token.text) if is_length and index else None
+        between = text.rfind(written[2], token.start, token.end + 1) if written is not None else -1
+        if written is None or between < 0:
+            split.append(token)
+            continue
+        start, end, column = token.start, token.end, token.col - (token.end + 1 - between)
+        split.append(Token(TokenType.STRING, written[1], token.line, column, start, between - 1))
+        split.append(Token(TokenType.VAR, written[2], token.line, token.col, between, end))
+    return split
 
 
 def read_interval(node: exp.Expr) -> Length | None:

@@ -16,6 +16,7 @@ from sqlglot import exp
 from millpond.errors import SqlError, SqlNameError, SqlTypeError, one_line
 from millpond.frontend.constants import read_constant
 from millpond.frontend.expressions import find_aggregate_type, strip_parentheses
+from millpond.frontend.intervals import read_interval
 from millpond.frontend.joins import FromClause
 from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.row_expressions import find_obstacle, read_row_expression
@@ -25,7 +26,6 @@ from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.frontend.time_calls import add_bucket_ends
 from millpond.frontend.time_counts import read_function_of_time
-from millpond.query.durations import parse_duration
 from millpond.query.model import (
     TRUE,
     Column,
@@ -322,9 +322,9 @@ class _OverReader:
         occurrence = self.scope.occurrences[0]
         family = self.scope.column(Ref(occurrence.alias, order[0].column)).type.family
         if family is Family.TIME:
-            written = f"{node.this.name} {node.text('unit')}" if isinstance(node, exp.Interval) else ""
-            micros = parse_duration(written)
-            if micros is None:
+            length = read_interval(node)
+            micros = length.fixed if length is not None else None
+            if micros is None or micros < 0:
                 raise SqlError(f"{one_line(node.sql('spark'), 40)} is not a duration", place, _INTERVALS)
             return micros
         if family is not Family.NUMBER:

@@ -25,6 +25,7 @@ from millpond.frontend.aggregate_calls import name_aggregates
 from millpond.frontend.blocks import check_view, read_query
 from millpond.frontend.catalog import read_table
 from millpond.frontend.guards import guard_statements, guard_text
+from millpond.frontend.intervals import split_intervals
 from millpond.frontend.lateral_views import rewrite_lateral_views
 from millpond.frontend.laterals import rewrite_laterals
 from millpond.frontend.limits import rewrite_limits
@@ -245,7 +246,7 @@ def split_statements(text: str) -> list[list[Token]]:
             statements.append([])
         else:
             statements[-1].append(token)
-    statements = [_merge_tokens(text, tokens) for tokens in statements if tokens]
+    statements = [split_intervals(text, _merge_tokens(text, tokens)) for tokens in statements if tokens]
     guard_statements(text, statements)
     return statements
 

@@ -185,3 +185,21 @@ def test_the_time_between_two_moments_is_a_value(text: str) -> None:
 )
 def test_numbers_beyond_all_timestamps_are_read(query: str) -> None:
     assert find_outcome(query)
+
+
+@pytest.mark.parametrize(
+    "unit", ["microseconds", "second", "Minutes", "HOURS", "day", "weeks", "month", "years"]
+)
+def test_a_number_and_its_unit_may_be_one_string(unit: str) -> None:
+    (one,) = parse(f"{DDL} SELECT at + INTERVAL '3 {unit}' x FROM orders")
+    (two,) = parse(f"{DDL} SELECT at + INTERVAL '3' {unit} x FROM orders")
+    assert one.columns == ("x",)
+    assert one.selects[0].items == two.selects[0].items
+
+
+def test_an_error_after_an_interval_in_a_string_has_its_place() -> None:
+    query = "SELECT at FROM orders WHERE at > TIMESTAMP '2024-01-01' + INTERVAL '3 days' AND nothing = 1"
+    with pytest.raises(SqlError) as refused:
+        parse(DDL + query)
+    assert refused.value.position is not None
+    assert refused.value.position.column == query.index("nothing") + 1
