@@ -179,7 +179,12 @@ def _apply_changes(query: Query, written: list[Row]) -> Counter[tuple[Any, ...]]
     changes.sort(key=lambda change: change[REVISION])
     (select, *others) = query.selects
     is_grouped = is_aggregate(select) and not others  # a UNION takes back each row that changes
-    keys = [item.name for item in select.items if item.expression in (select.group_by or ())]
+    windows = dict(query.windows)  # shown as one column each
+    keys = [
+        windows.get(position, item.name)
+        for position, item in enumerate(select.items)
+        if item.expression in (select.group_by or ())
+    ]
     groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     counts: Counter[tuple[Any, ...]] = Counter()
     for change in changes:

@@ -48,9 +48,23 @@ class BlockTable:
         columns = []
         for name, type_, names in self.shown:
             found = [self._refer(alias, each) for each in names]
-            edges = (found[0], found[1]) if type_ is WINDOW else None
-            columns.append(replace(found[0], name=name, type=type_ if edges else found[0].type, edges=edges))
+            if type_ is not WINDOW:
+                columns.append(replace(found[0], name=name))
+                continue
+            width = self._find_width(names)
+            window = replace(found[0], name=name, type=WINDOW, edges=(found[0], found[1]), width=width)
+            columns.append(window)
         return Source(alias, tuple(columns), self.table.name, path)
+
+    def _find_width(self, names: tuple[str, ...]) -> int | None:
+        """How long the windows with these edges are, in microseconds; None for sessions."""
+        assert isinstance(self.table.block, Subquery)
+        query = self.table.block.query
+        start, end = (query.selects[0].items[query.columns.index(name)].expression for name in names)
+        match end:
+            case Arithmetic(operator="+", left=left, right=Literal(value=timedelta() as width)):
+                return width // timedelta(microseconds=1) if left == start else None
+        return None
 
     def _refer(self, alias: str, name: str) -> SourceColumn:
         column = next(c for c in (*self.table.columns, *self.derived) if c.name == name)

@@ -20,7 +20,7 @@ from millpond.frontend.refusals import accept_only
 from millpond.frontend.row_expressions import mark_as_read, read_row_predicate
 from millpond.frontend.sides import Side, read_group_side, read_row_side
 from millpond.frontend.solve import Solver
-from millpond.frontend.time_calls import find_time_function
+from millpond.frontend.time_calls import find_window_width
 from millpond.frontend.time_comparisons import compare_as_times, compare_formats
 from millpond.frontend.time_differences import split_time_difference
 from millpond.query.model import (
@@ -298,8 +298,8 @@ def _compare_formats(
 def _check_equal_widths(reader: Reader, left: Side, right: Side) -> None:
     """Refuse to compare windows of different widths; otherwise the order of their starts is their order."""
     starts = [side.expression for side in (left, right)]
-    functions = [find_time_function(reader.scope.column(ref)) for ref in starts if isinstance(ref, Ref)]
-    if len({function.width for function in functions if function is not None}) > 1:
+    columns = [reader.scope.column(ref) for ref in starts if isinstance(ref, Ref)]
+    if len({width for each in columns if (width := find_window_width(each)) is not None}) > 1:
         shown = " and ".join(reader.statement.excerpt(side.node) for side in (left, right))
         message = f"{shown} are windows of different widths, which are never equal"
         raise SqlTypeError(message, reader.statement.at(left.node))

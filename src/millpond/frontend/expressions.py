@@ -229,6 +229,11 @@ def _bind_column(reader: Reader, node: exp.Column) -> Bound:
     window = _bind_window(reader, node)
     if window is not None:
         return window
+    of_block = reader.scope.find_window(node) if reader.grouped is not None else None
+    start = of_block[1].ref if of_block is not None else None
+    if start is not None and start in (reader.grouped or ()):  # its end is a fixed time after its start
+        edge = pick_edge(reader.scope, Bound(start, WINDOW, name), node.name, grouped=True)
+        return replace(edge, name=name)
     source, column = reader.scope.resolve(node)
     return _bind_source_column(reader, node, source, replace(column, name=name))
 

@@ -50,7 +50,7 @@ class SourceColumn:
     """A column of a table or block in FROM: its name and what it stands for.
 
     ``ref`` is None if it stands for an expression over several tables: ``value`` is then the select item.
-    A WINDOW has ``edges``: the columns with its start and its end.
+    A WINDOW has ``edges``: the columns with its start and its end, and a ``width`` in microseconds.
     """
 
     name: str
@@ -58,6 +58,7 @@ class SourceColumn:
     type: SqlType | None
     value: Any = None
     edges: tuple[SourceColumn, SourceColumn] | None = None
+    width: int | None = None
 
 
 @dataclass(frozen=True)
@@ -201,13 +202,23 @@ class Scope:
 
     def _find_edge(self, node: exp.Column) -> tuple[Source, SourceColumn] | None:
         """``w.start`` or ``x.w.start``, where ``w`` is a window that a block has as a column."""
+        found = self.find_window(node)
+        if found is None:
+            return None
+        source, window = found
+        assert window.edges is not None
+        name = node.name.lower()
+        return source, replace(window.edges[name == "end"], name=name)
+
+    def find_window(self, node: exp.Column) -> tuple[Source, SourceColumn] | None:
+        """The window of a block, and the block, of which ``w.start`` or ``x.w.start`` is an edge."""
         name, window, alias = node.name.lower(), node.args.get("table"), node.args.get("db")
         if window is None or name not in ("start", "end") or (alias is None and self.has_alias(window.name)):
             return None
         for each in (self.find_source(alias),) if alias is not None else self.visible:
             for column in each.find(window.name):
                 if column.edges is not None:
-                    return each, replace(column.edges[name == "end"], name=name)
+                    return each, column
         return None
 
     def _refuse_later(self, node: exp.Expr, name: str, later: list[str]) -> None:

@@ -20,6 +20,7 @@ from millpond.frontend.current_time import group_by_moment, join_current_time, s
 from millpond.frontend.derived_columns import list_window_filters, share_derived_columns, with_derived
 from millpond.frontend.explode import list_explode_filters, read_lateral_views
 from millpond.frontend.expressions import Reader, has_aggregate, strip_parentheses
+from millpond.frontend.free_windows import list_free_window_filters
 from millpond.frontend.grouping import find_aliases, find_windows, push_having, read_group_by, read_having
 from millpond.frontend.joins import FromClause, MergedBlock, Surroundings, read_from
 from millpond.frontend.joint_arguments import JointArgumentError, find_lifted, lift_arguments, lift_rows
@@ -43,7 +44,7 @@ from millpond.frontend.select_items import SelectItem, name_outputs, read_items,
 from millpond.frontend.sessions import refuse_misplaced_sessions, split_session
 from millpond.frontend.statement import Statement
 from millpond.frontend.subqueries import read_where
-from millpond.frontend.time_calls import add_bucket_ends, pick_edge
+from millpond.frontend.time_calls import add_bucket_ends, find_window_width, pick_edge
 from millpond.query.merge_blocks import merge_blocks
 from millpond.query.model import (
     TRUE,
@@ -254,6 +255,7 @@ def _read_select(statement: Statement, node: exp.Select, around: Surroundings) -
     text, place = statement.slice(node), statement.at(node)
     named, packed, projection, filtered = name_outputs(reader, items, bound, computed)
     filters = () if clause.joins else (*list_window_filters(scope), *list_explode_filters(scope))
+    filters += tuple(list_free_window_filters(scope))
     add_bucket_ends(scope, [*(group_by if group_by is not None else item_refs(named))])
     select = Select(
         clause.occurrences,
@@ -371,6 +373,7 @@ def _read_block_below(
     having = read_having(reader, node.args.get("having"), items)
     columns = cut_columns(reader, node, [(item.node, item.column) for item in items])
     filters = () if clause.joins else (*list_window_filters(scope), *list_explode_filters(scope))
+    filters += tuple(list_free_window_filters(scope))
     add_bucket_ends(scope, [*(group_by or ())])
     select = Select(
         clause.occurrences,
@@ -436,7 +439,9 @@ def _read_source_column(reader: Reader, item: SelectItem) -> SourceColumn:
     if isinstance(found, Bound) and found.type is WINDOW:
         edges = [pick_edge(scope, found, edge, False) for edge in ("start", "end")]
         start, end = map(_refer, edges)
-        return replace(_refer(found), name=name, edges=(start, end))
+        assert start.ref is not None
+        width = find_window_width(scope.column(start.ref))
+        return replace(_refer(found), name=name, edges=(start, end), width=width)
     if isinstance(found, Bound) and not isinstance(found.expression, Ref):
         constant = isinstance(found.expression, Literal)
         found = (

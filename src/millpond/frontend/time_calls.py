@@ -9,10 +9,11 @@ from sqlglot import TokenType, exp
 
 from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend.constants import Bound
+from millpond.frontend.free_windows import read_free_window
 from millpond.frontend.intervals import LONGEST_LENGTH, read_number, read_shift
 from millpond.frontend.refusals import unsupported_error
 from millpond.frontend.row_expressions import find_obstacle, is_row_expression, mark_as_read
-from millpond.frontend.scope import Scope
+from millpond.frontend.scope import Scope, SourceColumn
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import Statement
 from millpond.frontend.time_fields import EXTRACTED
@@ -21,6 +22,7 @@ from millpond.frontend.time_functions import (
     UnknownFormError,
     find_maker,
     make_end,
+    make_free_end,
     make_session_end,
     make_shift,
     make_window_end,
@@ -28,7 +30,7 @@ from millpond.frontend.time_functions import (
 from millpond.frontend.time_zones import find_slack
 from millpond.query.calendar import DAY, TimeFunction, find_closing_function
 from millpond.query.model import Arithmetic, Column, Literal, Ref, Subquery
-from millpond.query.types import INTERVAL, TIMESTAMP, WINDOW, SqlType
+from millpond.query.types import INTERVAL, TIME_VALUE, TIMESTAMP, WINDOW, SqlType
 
 _EDGES = ("START", "END")
 _WINDOWS = ("WINDOW", "SESSION_WINDOW")
@@ -58,19 +60,21 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
             return replace(edge, name=f"{inner.name}.{node.name.lower()}")
     call = _read_call(scope.statement, node)
     if call is None:
-        _refuse_other_arguments(scope.statement, node)
-        return None
+        free = read_free_window(scope, node)
+        if free is None:
+            _refuse_other_arguments(scope.statement, node)
+        return free
     function, name, moment, arguments = call
     maker = find_maker(function)
     if maker is None:
         return None
     target = _read_moment(scope, moment)
     if target is None:
-        if function in _WINDOWS:
-            raise _refuse_moment(scope.statement, node, moment)
-        return None
+        return _read_other_window(scope, node, moment) if function in _WINDOWS else None
     ref, kind, shift = target
     if kind is not TIMESTAMP:
+        if function == "WINDOW" or (function in _WINDOWS and kind is TIME_VALUE):
+            return _read_other_window(scope, node, moment)
         if is_row_expression(node):
             return None
         message = f"{function} needs a TIMESTAMP, but {one_line(str(ref))} is {kind}"
@@ -81,7 +85,7 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
         raise WantedTimeError(table.name, ref.column)
     argument = _argument(scope, ref, shift)
     if function in _WINDOWS and not _is_windowed(argument, function):
-        raise _refuse_moment(scope.statement, node, moment)
+        return _read_other_window(scope, node, moment)
     try:
         column = maker(argument, function, arguments)
     except UnknownFormError as problem:
@@ -96,6 +100,14 @@ def _is_windowed(argument: Argument, function: str) -> bool:
     """Whether windows can be made of a timestamp: the time column, or what is a fixed time after it."""
     is_shifted = bool(argument.shift) and function == "SESSION_WINDOW"
     return argument.is_time and argument.inner is None and not is_shifted
+
+
+def _read_other_window(scope: Scope, node: exp.Expr, moment: exp.Expr) -> Bound:
+    """The window of something else than the time of a stream."""
+    free = read_free_window(scope, node)
+    if free is None:
+        raise _refuse_moment(scope.statement, node, moment)
+    return free
 
 
 def _refuse_moment(statement: Statement, node: exp.Expr, moment: exp.Expr) -> SqlError:
@@ -212,29 +224,37 @@ def pick_edge(scope: Scope, window: Bound, edge: str, grouped: bool) -> Bound:
     if is_session(column):
         end = make_session_end(find_argument(scope, start), column)
         return Bound(scope.derive(start.occurrence, end), TIMESTAMP, "end")
-    of_block = find_block_edge(scope, start)
-    if of_block is not None:
-        return of_block
+    of_block = _find_block_window(scope, start)
+    width = find_window_width(column) if of_block is None else of_block.width
+    if grouped and width is not None:
+        length = Literal(timedelta(microseconds=width), INTERVAL)
+        return Bound(Arithmetic("+", start, length), TIMESTAMP, "end")
+    if of_block is not None and of_block.edges is not None and of_block.edges[1].ref is not None:
+        return Bound(of_block.edges[1].ref, TIMESTAMP, "end")
     function = find_time_function(column)
-    assert function is not None
-    if grouped:
-        width = Literal(timedelta(microseconds=function.width), INTERVAL)
-        return Bound(Arithmetic("+", start, width), TIMESTAMP, "end")
+    if function is None:
+        return Bound(scope.derive(start.occurrence, make_free_end(column)), TIMESTAMP, "end")
     end = make_window_end(find_argument(scope, start), function, column)
     return Bound(scope.derive(start.occurrence, end), TIMESTAMP, "end")
 
 
-def find_block_edge(scope: Scope, start: Ref) -> Bound | None:
-    """The end of a window that a block has as a column."""
-    for column in (column for source in scope.visible for column in source.columns):
-        if column.ref == start and column.edges is not None and column.edges[1].ref is not None:
-            return Bound(column.edges[1].ref, TIMESTAMP, "end")
-    return None
+def _find_block_window(scope: Scope, start: Ref) -> SourceColumn | None:
+    """The window with this start that a block has as a column."""
+    columns = (column for source in scope.visible for column in source.columns)
+    return next((each for each in columns if each.ref == start and each.edges is not None), None)
 
 
 def find_time_function(column: Column) -> TimeFunction | None:
     """What function of time a column is, if it is one."""
     return column.derivation.time if column.derivation is not None else None
+
+
+def find_window_width(column: Column) -> int | None:
+    """How long the windows with a column as their start are, in microseconds; None if they are of a block."""
+    function, derivation = find_time_function(column), column.derivation
+    if function is not None:
+        return function.width
+    return derivation.width if derivation is not None else None
 
 
 def is_session(column: Column) -> bool:

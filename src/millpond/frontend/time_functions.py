@@ -273,6 +273,21 @@ def _add(value: Ref, micros: int) -> Expr:
 
 def _make_window(argument: Argument, function: str, arguments: list[str]) -> Column:
     """The start of ``window(ts, width[, slide[, offset]])``."""
+    width, slide, offset = read_window_lengths(arguments)
+    name = name_window(argument.name, width, slide, offset)
+    text = f"{name}.start"
+    facts = _bucket_facts(argument, text, width)
+    repeated = slide < width
+    end = f"end of {name}" if argument.shift else f"{name}.end"
+    time = TimeFunction(width, frozenset(), True, slide if repeated else None, offset, end, argument.shift)
+    micros = f"unix_micros({argument.spark})", f"epoch_us({argument.duckdb})"
+    texts = compute_window_starts(micros, width, slide, offset)
+    ends = _add_to_column(text, time.reach) if argument.shift else None
+    return _column(argument, text, TIMESTAMP, texts, facts, time, repeated, ends)
+
+
+def read_window_lengths(arguments: list[str]) -> tuple[int, int, int]:
+    """The width, the slide and the offset of a window, from the arguments after the timestamp."""
     if not 1 <= len(arguments) <= 3:
         raise UnknownFormError("needs a width, as in window(ts, '10 minutes')")
     lengths = [_read_length(each) for each in arguments]
@@ -283,16 +298,13 @@ def _make_window(argument: Argument, function: str, arguments: list[str]) -> Col
         raise UnknownFormError("slides by more than its width")
     if offset >= slide:
         raise UnknownFormError("starts later than its first slide ends")
+    return width, slide, offset
+
+
+def name_window(moment: str, width: int, slide: int, offset: int) -> str:
+    """A window of a timestamp as text."""
     shown = ", ".join(f"'{format_duration(each)}'" for each in _shorten(width, slide, offset))
-    name = f"window({argument.name}, {shown})"
-    text = f"{name}.start"
-    facts = _bucket_facts(argument, text, width)
-    repeated = slide < width
-    end = f"end of {name}" if argument.shift else f"{name}.end"
-    time = TimeFunction(width, frozenset(), True, slide if repeated else None, offset, end, argument.shift)
-    spark, duckdb = (_window_starts(argument, width, slide, offset, spark) for spark in (True, False))
-    ends = _add_to_column(text, time.reach) if argument.shift else None
-    return _column(argument, text, TIMESTAMP, (spark, duckdb), facts, time, repeated, ends)
+    return f"window({moment}, {shown})"
 
 
 def _make_session(argument: Argument, function: str, arguments: list[str]) -> Column:
@@ -326,21 +338,24 @@ def _shorten(width: int, slide: int, offset: int) -> list[int]:
 _COPY = "_millpond_copy"
 
 
-def _window_starts(argument: Argument, width: int, slide: int, offset: int, spark: bool) -> str:
-    """The start of a tumbling window, or an array of the starts of the sliding windows with a timestamp."""
-    micros = f"unix_micros({argument.spark})" if spark else f"epoch_us({argument.duckdb})"
-    since = f"({micros} - {offset})"
-    rest = f"pmod({since}, {slide})" if spark else f"((({since} % {slide}) + {slide}) % {slide})"
-    to_time = "timestamp_micros" if spark else "make_timestamp"
-    last = f"({micros} - {rest})"
+def compute_window_starts(micros: tuple[str, str], width: int, slide: int, offset: int) -> tuple[str, str]:
+    """The start of a tumbling window, or an array of the starts of the sliding windows with a timestamp.
+
+    ``micros`` are the microseconds of the timestamp since 1970, for Spark and for DuckDB, as is the result.
+    """
+    since = [f"({each} - {offset})" for each in micros]
+    rests = f"pmod({since[0]}, {slide})", f"((({since[1]} % {slide}) + {slide}) % {slide})"
+    lasts = [f"({each} - {rest})" for each, rest in zip(micros, rests, strict=True)]
     if slide == width:
-        return f"{to_time}({last})"
+        return _to_times(*lasts)
     copies = -(-width // slide) - 1
-    fits, start = f"{rest} + {_COPY} * {slide} < {width}", f"{to_time}({last} - {_COPY} * {slide})"
-    if spark:
-        return f"transform(filter(sequence(0L, {copies}L), {_COPY} -> {fits}), {_COPY} -> {start})"
-    kept = f"list_filter(range(0, {copies + 1}), lambda {_COPY}: {fits})"
-    return f"list_transform({kept}, lambda {_COPY}: {start})"
+    fits = [f"{rest} + {_COPY} * {slide} < {width}" for rest in rests]
+    starts = _to_times(*(f"{last} - {_COPY} * {slide}" for last in lasts))
+    kept = f"list_filter(range(0, {copies + 1}), lambda {_COPY}: {fits[1]})"
+    return (
+        f"transform(filter(sequence(0L, {copies}L), {_COPY} -> {fits[0]}), {_COPY} -> {starts[0]})",
+        f"list_transform({kept}, lambda {_COPY}: {starts[1]})",
+    )
 
 
 def _make_format(argument: Argument, function: str, arguments: list[str]) -> Column:
@@ -415,6 +430,20 @@ def make_window_end(argument: Argument, function: TimeFunction, start: Column) -
     facts = (Comparison(Ref(argument.table, name), Op.EQ, value, name),)
     derivation = Derivation(*_add_to_column(start.name, function.width), facts, function)
     return Column(name, TIMESTAMP, argument.column.nullable, derivation)
+
+
+def make_free_end(start: Column) -> Column:
+    """The end of a window over another timestamp than the time of the stream."""
+    derivation = start.derivation
+    assert derivation is not None and derivation.width is not None
+    name, width = start.name.removesuffix(".start") + ".end", derivation.width
+    texts = _add_to_column(start.name, width)
+    if not derivation.repeated:
+        micros = f"unix_micros({derivation.sql})", f"epoch_us({derivation.duckdb})"
+        texts = _to_times(*(f"{each} + {width}" for each in micros))
+    arguments = (start.name,) if derivation.repeated else derivation.arguments
+    made = Derivation(*texts, arguments=arguments)
+    return Column(name, start.type, start.nullable, made, start.cardinality)
 
 
 def _add_to_column(name: str, micros: int) -> tuple[str, str]:

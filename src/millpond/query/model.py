@@ -83,6 +83,8 @@ class Derivation:
     ``ends`` is the SQL of the column with the end of a value, for Spark and for DuckDB, where it does not
     follow from ``time``.
     ``rate`` is set for a rounded number: how many values it has while its only argument grows by 1.
+    ``width`` is set for the start of a window over another timestamp than the time of the stream: how long
+    it is, in microseconds.
     """
 
     sql: str
@@ -96,6 +98,7 @@ class Derivation:
     limits: str | None = None
     ends: tuple[str, str] | None = None
     rate: Fraction | None = None
+    width: int | None = None
 
 
 @dataclass(frozen=True)

@@ -185,8 +185,11 @@ def _pack_windows(answer: AnswerFrame, query: Query) -> AnswerFrame:
 
 
 def _has_window(table: Table) -> bool:
-    made = [c.derivation for c in table.derived if c.derivation is not None and c.type is TIMESTAMP]
-    return any(d.gap is not None or (d.time is not None and isinstance(d.time.unit, int)) for d in made)
+    times = [c.derivation for c in table.derived if c.derivation is not None and c.type is TIMESTAMP]
+    is_of_time = any(
+        d.gap is not None or (d.time is not None and isinstance(d.time.unit, int)) for d in times
+    )
+    return is_of_time or any(c.derivation is not None and c.derivation.width for c in table.derived)
 
 
 def _derived_fields(table: Table) -> list[StructField]:

@@ -1,0 +1,31 @@
+"""Windows of timestamps that are not the time of a stream: the answer of a run is that of Spark in batch."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from tests.campaigns.texts_on_spark import examine
+
+CLICKS = """
+    CREATE STREAMING TABLE clicks (
+        sym STRING, ms BIGINT CHECK (ms BETWEEN -100000 AND 500000), level INT, at TIMESTAMP, made TIMESTAMP
+    ) TBLPROPERTIES ('time' = 'at', 'watermark' = '1 minute');
+    CREATE TABLE rooms (sym STRING, opened TIMESTAMP);
+"""
+QUERIES = """
+    SELECT window(timestamp_millis(ms), '1 minute', '20 seconds', '5 seconds') AS w, COUNT(*) AS n FROM clicks
+    GROUP BY window(timestamp_millis(ms), '1 minute', '20 seconds', '5 seconds');
+
+    SELECT to_date(at) AS d, window(made, '1 hour') AS w, sym, MEDIAN(level) AS m FROM clicks
+    GROUP BY to_date(at), window(made, '1 hour'), sym;
+
+    SELECT window(r.opened, '1 minute') AS w, COUNT(*) AS n FROM clicks c LEFT JOIN rooms r ON c.sym = r.sym
+    GROUP BY window(r.opened, '1 minute');
+
+    SELECT w.start, w.end, SUM(n) AS n
+    FROM (SELECT window(at, '1 minute') AS w, sym, COUNT(*) AS n FROM clicks GROUP BY w, sym) GROUP BY w;
+"""
+
+
+def test_windows_of_other_times_are_those_of_spark(spark: SparkSession) -> None:
+    assert examine(spark, CLICKS + QUERIES, seed=1) == (4, [])
