@@ -24,8 +24,10 @@ QUERIES = """
 
     SELECT o.id, i.sku, 100 DIV i.quantity AS share
     FROM orders o LEFT JOIN LATERAL inline(o.items) AS i ON true WHERE i.quantity <> 0;
+
+    SELECT id, tags FROM orders WHERE NOT exists(tags, t -> t > 'A') OR exists(tags, t -> upper(t) = 'A');
 """
 
 
 def test_rows_of_arrays_and_maps_are_those_of_spark(spark: SparkSession) -> None:
-    assert examine(spark, ORDERS + QUERIES, seed=1) == (4, [])
+    assert examine(spark, ORDERS + QUERIES, seed=1) == (5, [])

@@ -17,7 +17,7 @@ from millpond.frontend import literals
 from millpond.frontend.counted_times import is_rounded, rewrite_difference
 from millpond.frontend.expressions import Reader, strip_parentheses
 from millpond.frontend.refusals import accept_only
-from millpond.frontend.row_expressions import mark_as_read, read_row_predicate
+from millpond.frontend.row_expressions import is_row_function, mark_as_read, read_row_predicate
 from millpond.frontend.sides import Side, read_group_side, read_row_side
 from millpond.frontend.solve import Solver
 from millpond.frontend.time_calls import find_window_width
@@ -140,7 +140,7 @@ def _read_condition(reading: _Reading, node: exp.Expr) -> Condition:
         sides = [reading.side(reading.reader, each) for each in (node.this, node.expression)]
         if all(side.type is STRING for side in sides):
             return compare_sides(reading.reader, sides[0], Op.EQ, sides[1], node)
-    if isinstance(node, exp.Exists):
+    if isinstance(node, exp.Exists) and not is_row_function(node):
         raise SqlError(_SUBQUERY.format("EXISTS"), statement.keyword_at(node, "EXISTS"))
     return _read_boolean(reading, node)
 

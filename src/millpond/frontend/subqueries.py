@@ -19,6 +19,7 @@ from millpond.frontend.conditions import (
 from millpond.frontend.expressions import Reader, has_aggregate, strip_parentheses
 from millpond.frontend.joins import FromClause, Surroundings, read_from
 from millpond.frontend.refusals import accept_only, unsupported_error
+from millpond.frontend.row_expressions import is_row_function
 from millpond.frontend.scope import Scope
 from millpond.frontend.sides import read_row_side
 from millpond.frontend.statement import Statement
@@ -52,7 +53,7 @@ def read_where(
     subqueries: list[tuple[exp.Expr, bool]] = []
     for node in list_operands(strip_parentheses(scope.statement, where.this), exp.And):
         inner, negated = _strip_negations(scope.statement, node)
-        if isinstance(inner, exp.Exists) or (isinstance(inner, exp.In) and inner.args.get("query")):
+        if _is_subquery(inner):
             subqueries.append((inner, negated))
         else:
             plain.append(node)
@@ -64,6 +65,13 @@ def read_where(
     for node, negated in subqueries:
         found.append(_SubqueryReader(scope, around, condition).read(node, negated))
     return condition, tuple(found)
+
+
+def _is_subquery(node: exp.Expr) -> bool:
+    """Whether a node is ``EXISTS (SELECT …)`` or ``x IN (SELECT …)``, and not ``exists(array, t -> …)``."""
+    if isinstance(node, exp.Exists):
+        return not is_row_function(node)
+    return isinstance(node, exp.In) and node.args.get("query") is not None
 
 
 def _strip_negations(statement: Statement, node: exp.Expr) -> tuple[exp.Expr, bool]:
