@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -16,6 +17,7 @@ from millpond.errors import SqlError, SqlNameError, SqlTypeError, one_line
 from millpond.frontend import literals
 from millpond.frontend.counted_times import is_rounded, rewrite_difference
 from millpond.frontend.expressions import Reader, strip_parentheses
+from millpond.frontend.implicit_casts import cast_sides, is_comparable_list
 from millpond.frontend.refusals import accept_only
 from millpond.frontend.row_expressions import is_row_function, mark_as_read, read_row_predicate
 from millpond.frontend.sides import Side, read_group_side, read_row_side
@@ -209,7 +211,9 @@ def _read_in(reading: _Reading, node: exp.In) -> Condition:
     if not node.expressions:
         raise SqlError(f"{statement.excerpt(node)} IN has no values", statement.at(node), "write IN (1, 2)")
     values = [reading.side(reading.reader, each) for each in node.expressions]
-    return _connect(Or, [compare_sides(reading.reader, operand, Op.EQ, value, node) for value in values])
+    casts = is_comparable_list(operand, values)
+    compared = [compare_sides(reading.reader, operand, Op.EQ, each, node, casts) for each in values]
+    return _connect(Or, compared)
 
 
 def _read_is_null(reading: _Reading, node: exp.Is) -> Condition:
@@ -249,15 +253,20 @@ def _read_boolean(reading: _Reading, node: exp.Expr) -> Condition:
 # --- comparisons -------------------------------------------------------------------------------------
 
 
-def compare_sides(reader: Reader, left: Side, op: Op, right: Side, node: exp.Expr) -> Condition:
-    """The comparison of two sides, whose types must fit; ``node`` is the whole predicate."""
+def compare_sides(
+    reader: Reader, left: Side, op: Op, right: Side, node: exp.Expr, casts: bool = True
+) -> Condition:
+    """The comparison of two sides, whose types must fit; ``node`` is the whole predicate.
+
+    With ``casts``, a side is cast where Spark does so.
+    """
     left, right = _read_string(reader, left, right), _read_string(reader, right, left)
     if left.type is None or right.type is None:
         return Truth(None)  # a comparison with NULL
     if left.type.family is not right.type.family:
-        raise _type_mismatch(reader, left, right)
+        left, right = _cast_sides(reader, left, right) if casts else _refuse_types(reader, left, right)
     a, b = left.expression, right.expression
-    if left.type.family is Family.NESTED:
+    if left.type is not None and left.type.family is Family.NESTED:
         message = f"{reader.statement.excerpt(left.node)} is {left.type}, which cannot be compared"
         raise SqlTypeError(message, reader.statement.at(node), "compare its fields or elements")
     if INTERVAL_VALUE in (left.type, right.type) and reader.grouped is None:
@@ -280,6 +289,12 @@ def compare_sides(reader: Reader, left: Side, op: Op, right: Side, node: exp.Exp
     if isinstance(a, Literal):
         a, b, op = b, a, op.mirrored
     return Comparison(a, op, b, reader.statement.slice(node), reader.statement.at(node))
+
+
+def _cast_sides(reader: Reader, left: Side, right: Side) -> tuple[Side, Side]:
+    """Sides of different kinds, as Spark compares them."""
+    cast = cast_sides(reader.scope, left, right, reader.grouped is None)
+    return cast if cast is not None else _refuse_types(reader, left, right)
 
 
 def _compare_formats(
@@ -332,11 +347,11 @@ def _read_string(reader: Reader, side: Side, other: Side) -> Side:
     return replace(side, expression=coerced, type=coerced.type)
 
 
-def _type_mismatch(reader: Reader, left: Side, right: Side) -> SqlTypeError:
+def _refuse_types(reader: Reader, left: Side, right: Side) -> NoReturn:
     shown = [reader.statement.excerpt(side.node) for side in (left, right)]
     message = f"{shown[0]} ({left.type}) cannot be compared with {shown[1]} ({right.type})"
     column, other = (right, left) if isinstance(left.expression, Literal) else (left, right)
-    return SqlTypeError(message, reader.statement.at(left.node), _mismatch_remedy(column, other))
+    raise SqlTypeError(message, reader.statement.at(left.node), _mismatch_remedy(column, other))
 
 
 def _mismatch_remedy(column: Side, other: Side) -> str:

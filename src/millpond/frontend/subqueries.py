@@ -146,7 +146,7 @@ class _SubqueryReader:
             raise SqlError(message, self.statement.at(select), "select the same number of columns")
         mine, theirs = Reader(self.statement, self.scope), Reader(self.statement, inner)
         return [
-            compare_sides(theirs, read_row_side(mine, value), Op.EQ, read_row_side(theirs, item), node)
+            compare_sides(theirs, read_row_side(mine, value), Op.EQ, read_row_side(theirs, item), node, False)
             for value, item in zip(values, items, strict=True)
         ]
 
