@@ -27,5 +27,25 @@ QUERIES = """
 """
 
 
+OF_WINDOWS = """
+    WITH w AS (SELECT window(at, '7 minutes') AS win, sym, COUNT(*) AS n FROM clicks GROUP BY sym, win)
+    SELECT window(win, '1 hour', '30 minutes') AS h, MEDIAN(n) AS n FROM w GROUP BY 1;
+
+    WITH w AS (SELECT window(at, '7 minutes') AS win, sym, COUNT(*) AS n FROM clicks GROUP BY sym, win)
+    SELECT window_time(win) AS t, win, n FROM w;
+
+    WITH w AS (SELECT window(at, '7 minutes') AS win, sym, COUNT(*) AS n FROM clicks GROUP BY sym, win)
+    SELECT date_trunc('hour', win.end) AS h, MEDIAN(n) AS n FROM w GROUP BY 1;
+
+    SELECT sym, window(at, '10 minutes') AS w, COUNT(*) AS n FROM clicks
+    GROUP BY sym, window(at, '10 minutes')
+    HAVING COUNT(*) > 1 AND minute(w.start) >= 20;
+"""
+
+
 def test_windows_of_other_times_are_those_of_spark(spark: SparkSession) -> None:
     assert examine(spark, CLICKS + QUERIES, seed=1) == (4, [])
+
+
+def test_windows_of_windows_are_those_of_spark(spark: SparkSession) -> None:
+    assert examine(spark, CLICKS + OF_WINDOWS, seed=1) == (4, [])

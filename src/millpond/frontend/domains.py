@@ -65,6 +65,10 @@ def count_values(table: Table, row: exp.Expr, pinned: Mapping[str, int] | None =
             return count_field_values(row.expressions[0].name)
         case exp.Anonymous() if row.name.upper() == "WEEKDAY":
             return 7
+        case exp.WidthBucket():
+            buckets = read_value(row.args["num_buckets"])
+            if type(buckets) is int and buckets > 0:
+                return buckets + 2  # also below and above them
         case exp.Substring() | exp.Left() | exp.Right():
             found = _count_substrings(row)
             if found is not None:

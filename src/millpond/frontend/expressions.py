@@ -187,6 +187,8 @@ def find_grouped_time(reader: Reader, node: exp.Expr) -> Bound | None:
 
 def _bind_derived(reader: Reader, node: exp.Expr) -> Bound | None:
     """The derived column that an expression over one occurrence stands for; it must be grouped by."""
+    if any(names_window(reader, each) for each in node.find_all(exp.Column)):
+        return None  # the result can be computed from the window
     found = find_derived(reader.scope, node)
     if found is None:
         return None

@@ -31,9 +31,10 @@ def read_free_window(scope: Scope, node: exp.Expr) -> Bound | None:
 
     A sliding window is an array of starts, for each of which the row is repeated.
     """
-    if not isinstance(node, exp.Anonymous) or node.name.upper() != "WINDOW" or not node.expressions:
+    if not isinstance(node, exp.Anonymous) or not is_call_of(node, "WINDOW") or not node.expressions:
         return None
     moment, *lengths = node.expressions
+    moment = _write_moment(scope, moment)
     if not is_row_expression(moment):
         return None
     found = find_derived(scope, moment)
@@ -43,6 +44,8 @@ def read_free_window(scope: Scope, node: exp.Expr) -> Bound | None:
     alias, column = found
     statement, derivation = scope.statement, column.derivation
     assert derivation is not None
+    if column.type.family in (Family.DATE, Family.STRING):
+        return read_free_window(scope, _cast_moment(scope, node, moment))
     if column.type.family is not Family.TIME:
         message = f"window() needs a TIMESTAMP, but {statement.excerpt(moment)} is {column.type}"
         raise SqlTypeError(message, statement.at(node))
@@ -63,6 +66,50 @@ def read_free_window(scope: Scope, node: exp.Expr) -> Bound | None:
         cardinality=None if column.cardinality is None else column.cardinality * copies,
     )
     return Bound(scope.derive(alias, start), WINDOW, "window")
+
+
+def is_call_of(node: exp.Expr, *names: str) -> bool:
+    """Whether a node calls a function that sqlglot does not know; the names are in upper case."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() in names
+
+
+def find_window_end(scope: Scope, node: exp.Expr) -> Ref | None:
+    """The end of a window that a block has as a column: of ``w``, or of ``window_time(w)``; else None.
+
+    As a time, a window is its last microsecond.
+    """
+    if isinstance(node, exp.Anonymous) and is_call_of(node, "WINDOW_TIME") and len(node.expressions) == 1:
+        node = node.expressions[0]
+    if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star) or not scope.knows(node):
+        return None
+    edges = scope.resolve(node)[1].edges
+    return edges[1].ref if edges is not None else None
+
+
+def _write_moment(scope: Scope, node: exp.Expr) -> exp.Expr:
+    """The expression of the timestamp of which windows are made; that of a window is its last microsecond."""
+    end = find_window_end(scope, node.unnest())
+    if end is None:
+        return node
+    micros = exp.UnixMicros(this=scope.make_column(end, node))
+    last = exp.Sub(this=micros, expression=exp.Literal.number(1))
+    moment = exp.Anonymous(this="TIMESTAMP_MICROS", expressions=[last])
+    moment.parent = node.parent
+    for each in moment.walk():
+        scope.statement.place(each, node)
+    return moment
+
+
+def _cast_moment(scope: Scope, node: exp.Anonymous, moment: exp.Expr) -> exp.Expr:
+    """The call with its date, or its text, cast to a timestamp."""
+    statement = scope.statement
+    cast = exp.Cast(this=statement.copy(moment), to=exp.DataType.build("TIMESTAMP", dialect="spark"))
+    made = exp.Anonymous(this=node.this, expressions=[cast, *map(statement.copy, node.expressions[1:])])
+    made.parent = node.parent
+    for each in (cast, made):
+        statement.place(each, node)
+    mark_as_read(statement, node)
+    return made
 
 
 def list_free_window_filters(scope: Scope) -> Iterator[Condition]:

@@ -9,7 +9,7 @@ from sqlglot import TokenType, exp
 
 from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend.constants import Bound
-from millpond.frontend.free_windows import read_free_window
+from millpond.frontend.free_windows import find_window_end, is_call_of, read_free_window
 from millpond.frontend.intervals import LONGEST_LENGTH, read_number, read_shift
 from millpond.frontend.refusals import unsupported_error
 from millpond.frontend.row_expressions import find_obstacle, is_row_expression, mark_as_read
@@ -58,6 +58,8 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
             scope.statement.leaves.update(_tokens(scope.statement, node))
             edge = pick_edge(scope, inner, node.name, grouped)
             return replace(edge, name=f"{inner.name}.{node.name.lower()}")
+    if is_call_of(node, "WINDOW_TIME"):
+        return _read_window_time(scope, node)
     call = _read_call(scope.statement, node)
     if call is None:
         free = read_free_window(scope, node)
@@ -94,6 +96,16 @@ def read_time_call(scope: Scope, node: exp.Expr, grouped: bool = False) -> Bound
     scope.statement.leaves.update(_tokens(scope.statement, node))
     kind = WINDOW if function in _WINDOWS else column.type
     return Bound(scope.derive(ref.occurrence, column), kind, name)
+
+
+def _read_window_time(scope: Scope, node: exp.Expr) -> Bound | None:
+    """``window_time(w)``, the last microsecond of a window that a block has as a column."""
+    end = find_window_end(scope, node)
+    if end is None:
+        return None
+    mark_as_read(scope.statement, node)
+    column = make_shift(_argument(scope, end, -1))
+    return Bound(scope.derive(end.occurrence, column), TIMESTAMP, name_expression(scope.statement, node))
 
 
 def _is_windowed(argument: Argument, function: str) -> bool:
@@ -143,6 +155,9 @@ def _read_moment(scope: Scope, node: exp.Expr) -> tuple[Ref, SqlType | None, int
         node, shift = _strip_conversion(scope, node), length.fixed or 0
         if not length.is_exact(find_slack(scope.statement.time_zone)):
             return None
+    end = find_window_end(scope, node)
+    if end is not None:
+        return end, scope.column(end).type, shift - 1
     if isinstance(node, exp.Column):
         is_known = not isinstance(node.this, exp.Star) and scope.knows(node)
         return (*scope.find_column(node), shift) if is_known else None
@@ -264,7 +279,7 @@ def is_session(column: Column) -> bool:
 
 def is_window_call(node: exp.Expr) -> bool:
     """Whether a node is a call of ``window`` or ``session_window``."""
-    return isinstance(node, exp.Anonymous) and node.name.upper() in _WINDOWS
+    return is_call_of(node, *_WINDOWS)
 
 
 def _refuse_other_arguments(statement: Statement, node: exp.Expr) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from fractions import Fraction
 
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan
 from millpond.query.buckets import Bucket, find_bucket, find_time_function
-from millpond.query.model import Expr, Ref, Select, Term
+from millpond.query.model import Arithmetic, Expr, Literal, Ref, Select, Term
 from millpond.query.parts import is_threshold
 from millpond.query.time_order import TimeOrder, find_key_column, find_time_column
 from millpond.query.trees import is_aggregate, refs, substitute
@@ -71,6 +72,10 @@ def find_output_delay(plan: TimedPlan, position: int) -> int | None:
 
 
 def _find_delay(needs: SelectNeeds, closing: Closing | None, time: Expr) -> int | None:
+    match time:
+        case Arithmetic(operator="+", left=Ref() as start, right=Literal(value=timedelta() as length)):
+            delay = _find_delay(needs, closing, start)  # the end of a window, in terms of its start
+            return None if delay is None else max(delay - length // timedelta(microseconds=1), 0)
     if not isinstance(time, Ref):
         return None
     if is_aggregate(needs.select):

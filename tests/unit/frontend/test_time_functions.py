@@ -146,7 +146,7 @@ def test_values_that_recur_are_never_called_unbounded() -> None:
         ("SELECT window(ts, '1 hour', '2 hours') FROM a", "slides by more than its width"),
         ("SELECT session_window(sent, '1 hour') FROM a", "declare TBLPROPERTIES ('time' = 'sent')"),
         ("SELECT session_window(timestamp_millis(k), '1 hour') FROM a", "over timestamp_millis(k) is not"),
-        ("SELECT window(u, '1 hour') FROM a", "window() needs a TIMESTAMP, but u is STRING"),
+        ("SELECT window(k, '1 hour') FROM a", "window() needs a TIMESTAMP, but k is INT"),
         (
             "SELECT k FROM a GROUP BY k, session_window(ts + INTERVAL 1 DAY, '1 hour')",
             "session_window() over",
