@@ -182,15 +182,17 @@ def decide_near_offset(source: WindowedSource, function: WindowFunction) -> Func
 
 
 def _find_flag_distance(source: WindowedSource, function: WindowFunction) -> int | None:
-    """The distance up to which the time of an earlier row matters, if it only says whether that is near."""
-    if not is_earlier_time(function, source.base):
-        return None
+    """The distance up to which an earlier row matters, if the consumer reads it only where that is near."""
+    is_time = is_earlier_time(function, source.base)
     select, ref = source.select, Ref(source.alias, function.name)
     time = Ref(source.alias, source.base.time or "")
     shown = {r for item in select.items for r in refs(item.expression)} | set(select.group_by or ())
     if ref in shown | refs(select.having) or any(ref in refs(join.on) for join in select.joins):
         return None
-    distances = [find_flag_distance(c, time, ref) for c in conjuncts(select.where) if ref in refs(c)]
+    conditions = [each for each in conjuncts(select.where) if ref in refs(each)]
+    if conditions and not is_time:
+        return None
+    distances = [find_flag_distance(each, time, ref) for each in conditions]
     for column in source.table.derived:
         derivation = column.derivation
         if column.name in source.used and derivation is not None and function.name in derivation.arguments:
@@ -225,7 +227,7 @@ def _find_distance(source: WindowedSource, function: WindowFunction, offset: int
 def _bound_lag(part: Part, alias: str, time: str, earlier: str) -> int | None:
     """How much greater than an earlier timestamp that of a row can be; the condition excludes NULL."""
     left, right = Ref(alias, time), Ref(alias, earlier)
-    if right not in part.closure.index or part.can_be_null(right):
+    if not {left, right} <= part.closure.index.keys() or part.can_be_null(right):
         return None
     bound = part.closure.bound(left, right)
     return None if bound is None else max(int(bound[0]), 0)

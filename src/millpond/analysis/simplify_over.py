@@ -65,14 +65,15 @@ def _drop_unused(select: Select, alias: str) -> Select:
     if used == source.block.functions:
         return select
     table = source.table
+    gone = {f.name for f in source.block.functions} - {f.name for f in used}
+    kept = tuple(c for c in table.derived if c.derivation is None or gone.isdisjoint(c.derivation.arguments))
     if used:
-        gone = {f.name for f in source.block.functions} - {f.name for f in used}
         columns = tuple(c for c in table.columns if c.name not in gone)
-        table = replace(table, columns=columns, block=replace(source.block, functions=used))
+        table = replace(table, columns=columns, derived=kept, block=replace(source.block, functions=used))
         return map_occurrences(select, lambda o: replace(o, table=table) if o.alias == alias else o)
     base, where = source.base, source.block.where
     known = {column.name for column in base.derived}
-    derived = (*base.derived, *(c for c in table.derived if c.name not in known))
+    derived = (*base.derived, *(c for c in kept if c.name not in known))
     made = Occurrence(alias, replace(base, derived=derived))
     select = map_occurrences(select, lambda o: made if o.alias == alias else o)
     own = rename_refs(where, renaming(base.name, alias))

@@ -18,6 +18,7 @@ from millpond.frontend import literals
 from millpond.frontend.counted_times import is_rounded, rewrite_difference
 from millpond.frontend.expressions import Reader, strip_parentheses
 from millpond.frontend.implicit_casts import cast_sides, is_comparable_list
+from millpond.frontend.inlined_differences import inline_differences
 from millpond.frontend.refusals import accept_only
 from millpond.frontend.row_expressions import is_row_function, mark_as_read, read_row_predicate
 from millpond.frontend.sides import Side, read_group_side, read_row_side
@@ -63,7 +64,7 @@ class _Reading:
 
 def read_row_condition(reader: Reader, node: exp.Expr) -> Condition:
     """A condition of WHERE, ON or CHECK."""
-    return _read_condition(_Reading(reader, read_row_side), node)
+    return _read_condition(_Reading(reader, read_row_side), inline_differences(reader.scope, node))
 
 
 def read_group_condition(reader: Reader, node: exp.Expr) -> Condition:

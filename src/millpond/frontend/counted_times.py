@@ -17,8 +17,11 @@ from sqlglot import exp, parse_one
 
 from millpond.frontend.intervals import LONGEST_LENGTH, Length, read_interval, read_number, read_shift
 from millpond.frontend.scope import Scope
+from millpond.frontend.time_bounds import TimeBound, TimeDifference
 from millpond.frontend.time_zones import find_slack
+from millpond.frontend.truncated_times import find_truncated
 from millpond.query.durations import parse_duration
+from millpond.query.model import Windowed
 from millpond.query.types import Family
 
 _SECOND, _DAY = 1_000_000, 86_400_000_000
@@ -42,30 +45,6 @@ _FIXED = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK
 _LONGEST = 2**52
 # A condition that stays as it is written, beside what it implies.
 _KEPT = "kept"
-
-
-@dataclass(frozen=True)
-class TimeBound:
-    """``later - earlier`` is less (or greater) than so many microseconds, or equal to them."""
-
-    operator: type[exp.Expr]
-    micros: int
-
-
-@dataclass(frozen=True)
-class TimeDifference:
-    """What a condition says about the time between two expressions.
-
-    ``bounds`` follow from it, and with ``exact`` it follows from them.  Beyond ``reach`` microseconds it has
-    the same value for all larger differences: ``if_far``.
-    """
-
-    later: exp.Expr
-    earlier: exp.Expr
-    bounds: tuple[TimeBound, ...]
-    exact: bool
-    reach: int
-    if_far: bool
 
 
 @dataclass(frozen=True)
@@ -111,6 +90,8 @@ def rewrite_difference(scope: Scope, node: exp.Expr, whole: bool = True) -> exp.
     statement = scope.statement
     slack = find_slack(statement.time_zone)
     found = find_differences(node, slack)
+    if not found and _is_of_one_window(scope, node):
+        found = find_truncated(node, slack)
     if not found and isinstance(node, exp.Between):
         return _split_between(scope, node, slack)
     if not found or not all(_is_time(scope, s) for each in found for s in (each.later, each.earlier)):
@@ -148,6 +129,18 @@ def _split_between(scope: Scope, node: exp.Between, slack: int) -> exp.Expr | No
         statement.place(made, node)
     both.parent = node.parent  # its place in the statement
     return both
+
+
+def _is_of_one_window(scope: Scope, node: exp.Expr) -> bool:
+    """Whether an expression reads one table with window functions."""
+    columns = [*node.find_all(exp.Column)]
+    if not all(map(scope.knows, columns)):
+        return False
+    refs = [scope.resolve(column)[1].ref for column in columns]
+    owners = {None if ref is None else ref.occurrence for ref in refs}
+    return len(owners) == 1 and all(
+        owner is not None and isinstance(scope.table_of(owner).block, Windowed) for owner in owners
+    )
 
 
 def is_rounded(scope: Scope, node: exp.Expr) -> bool:

@@ -129,6 +129,10 @@ def to_duckdb(node: exp.Expr, times: Collection[str] = ()) -> str:
             return _write_from_json(each)
         if isinstance(each.args.get("format"), exp.Literal) and "'" in each.text("format"):
             return _unquote_format(each)
+        if isinstance(each, exp.StrToUnix) and _is_time(each.this, times):
+            micros = f"epoch_us({each.this.sql('duckdb')})"
+            text = f"(({micros} - {micros} % 1000000) // 1000000)"  # Spark truncates towards 1970
+            return maybe_parse(text, dialect="duckdb")
         if not isinstance(each, exp.Anonymous) or each.name.lower() not in _user_functions.get():
             return each
         type_name = _user_functions.get()[each.name.lower()]
@@ -175,8 +179,15 @@ def _find_field(node: exp.Expr) -> tuple[str, exp.Expr] | None:
 
 def _is_epoch(node: exp.Cast, times: Collection[str]) -> bool:
     """Whether a node casts a timestamp to a number, which is in seconds in Spark."""
-    is_time = isinstance(node.this, exp.Column) and node.this.name in times
-    return is_time and node.to.this in exp.DataType.NUMERIC_TYPES
+    return _is_time(node.this, times) and node.to.this in exp.DataType.NUMERIC_TYPES
+
+
+def _is_time(node: exp.Expr, times: Collection[str]) -> bool:
+    """Whether an expression is one of these columns, or chooses among them."""
+    node = node.unnest()
+    if isinstance(node, exp.Coalesce | exp.Greatest | exp.Least):
+        return all(_is_time(each, times) for each in (node.this, *node.expressions))
+    return isinstance(node, exp.Column) and node.name in times
 
 
 def _find_type_name(call: exp.Anonymous) -> str | None:

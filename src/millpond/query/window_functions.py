@@ -75,6 +75,16 @@ def is_earlier_time(function: WindowFunction, base: Table) -> bool:
     return mirrored.arguments[0] == base.time and not function.ignore_nulls
 
 
+def reads_no_earlier_row(function: WindowFunction, other: WindowFunction) -> bool:
+    """Whether LAG reads a row that is not before the one that another LAG of the same window reads."""
+    if (function.partition_by, function.order_by) != (other.partition_by, other.order_by):
+        return False
+    mirrored = [mirror_to_ascending(each) for each in (function, other)]
+    if any(each is None or each.function != "LAG" or each.ignore_nulls for each in mirrored):
+        return False
+    return find_offset(function) <= find_offset(other)
+
+
 def mirror_to_ascending(function: WindowFunction) -> WindowFunction | None:
     """The same function with its order reversed, if the order is descending; None if there is none.
 

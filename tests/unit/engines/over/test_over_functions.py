@@ -9,6 +9,7 @@ import pytest
 from millpond import Verdict, check
 from millpond.engines.over.compile import find_gap
 from millpond.frontend.parse import parse
+from tests.support.near_generate import make_near_query
 from tests.support.over_generate import CATALOG, make_rows
 from tests.support.over_local import answer_at_once, cut_at_random, run_in_batches
 
@@ -62,3 +63,25 @@ def _compare(sql: str) -> None:
     assert found == answer_at_once(query, rows)
     assert late == 0
     assert verdict.state.entries is None or most <= verdict.state.entries
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_that_are_read_where_they_are_near(seed: int) -> None:
+    """Older rows are forgotten, and no result depends on them."""
+    rng = random.Random(seed)
+    compared = 0
+    while compared < 2:
+        sql = make_near_query(rng)
+        verdict = check(f"{CATALOG} {sql}")
+        assert isinstance(verdict, Verdict)
+        if verdict.outcome == "bounded" and verdict.over is not None and find_gap(verdict.over) is None:
+            _compare(sql)
+            compared += 1
+
+
+def test_an_earlier_time_that_only_has_to_be_there() -> None:
+    verdict = check(
+        f"{CATALOG} SELECT y, f FROM (SELECT y, LAG(ts) OVER w AS prev, LAG(x) OVER w AS f FROM s "
+        "WINDOW w AS (PARTITION BY u ORDER BY ts)) WHERE prev IS NOT NULL"
+    )
+    assert isinstance(verdict, Verdict) and verdict.outcome == "unbounded"
