@@ -68,3 +68,25 @@ def _make_atom(rng: random.Random) -> str:
             "x < px",
         ]
     )
+
+
+def make_counted_query(rng: random.Random) -> str:
+    """A query with a frame of so many seconds, or units of them, by a number that counts time."""
+    count, most = rng.choice(
+        [
+            ("unix_timestamp(ts)", 900),
+            ("CAST(ts AS LONG)", 900),
+            ("unix_seconds(ts)", 3),
+            ("unix_millis(ts)", 1_500),
+            ("floor(unix_timestamp(ts) / 60)", 15),
+            ("unix_timestamp(ts) DIV 2", 4),
+        ]
+    )
+    start, end = sorted(rng.choice([-most, -1, 0, 0, 1, most]) for _ in range(2))
+    edges = [
+        f"{abs(n)} {'PRECEDING' if n < 0 else 'FOLLOWING'}" if n else "CURRENT ROW" for n in (start, end)
+    ]
+    call = rng.choice(["COUNT(*)", "SUM(x)", "AVG(x)", "MIN(x)", "MAX(y)", "COUNT_IF(b)"])
+    partition = rng.choice(["PARTITION BY u ", "PARTITION BY k, u ", ""])
+    order = f"{partition}ORDER BY {count}{rng.choice(['', ' DESC'])}"
+    return f"SELECT u, y, {call} OVER ({order} RANGE BETWEEN {edges[0]} AND {edges[1]}) AS f FROM s"

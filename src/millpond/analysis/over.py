@@ -20,6 +20,7 @@ from millpond.plan.over import FunctionNeed
 from millpond.plan.state import KeptColumn
 from millpond.plan.synopsis_bound import describe_column
 from millpond.query.buckets import find_bucket
+from millpond.query.calendar import Count
 from millpond.query.model import (
     And,
     Condition,
@@ -158,16 +159,33 @@ def decide_closing_partition(source: WindowedSource, function: WindowFunction) -
 
 
 def decide_stretch_of_time(source: WindowedSource, function: WindowFunction) -> FunctionNeed | None:
-    """A RANGE of time around the current row holds boundedly many rows."""
+    """A RANGE of time around the current row holds boundedly many rows.
+
+    The order may also be by a number that counts time, which several timestamps can share.
+    """
     frame = function.frame
-    if frame is None or frame.unit is not FrameUnit.RANGE or not is_ordered_by_time(function, source.base):
+    if frame is None or frame.unit is not FrameUnit.RANGE or not function.order_by:
+        return None
+    count = _find_count(source, function)
+    if count is None and not is_ordered_by_time(function, source.base):
         return None
     mirrored = mirror_to_ascending(function)
     frame = mirrored.frame if mirrored is not None else _mirror(frame)
     if frame is None or frame.start is None or frame.end is None:
         return None
-    before, after = max(-frame.start, 0), max(frame.end, 0)
+    # Rows with equal counts are less than ``apart`` microseconds apart.
+    unit, apart = (1, 0) if count is None else (count.unit, count.high - count.low)
+    before, after = max(apart - frame.start * unit, 0), max(apart + frame.end * unit, 0)
     return FunctionNeed(mirrored or function, micros=max(before, 1), later_micros=after)
+
+
+def _find_count(source: WindowedSource, function: WindowFunction) -> Count | None:
+    """How the number that orders the rows counts time; None for any other order."""
+    if len(function.order_by) != 1:
+        return None
+    column = source.base.column(function.order_by[0].column)
+    time = column.derivation.time if column.derivation is not None else None
+    return time.count if time is not None and source.base.time is not None else None
 
 
 def decide_near_offset(source: WindowedSource, function: WindowFunction) -> FunctionNeed | None:

@@ -9,7 +9,7 @@ import pytest
 from millpond import Verdict, check
 from millpond.engines.over.compile import find_gap
 from millpond.frontend.parse import parse
-from tests.support.near_generate import make_near_query
+from tests.support.near_generate import make_counted_query, make_near_query
 from tests.support.over_generate import CATALOG, make_rows
 from tests.support.over_local import answer_at_once, cut_at_random, run_in_batches
 
@@ -85,3 +85,9 @@ def test_an_earlier_time_that_only_has_to_be_there() -> None:
         "WINDOW w AS (PARTITION BY u ORDER BY ts)) WHERE prev IS NOT NULL"
     )
     assert isinstance(verdict, Verdict) and verdict.outcome == "unbounded"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_frames_of_a_number_that_counts_time(seed: int) -> None:
+    """Several rows have one number; they are in each other's frames."""
+    _compare(make_counted_query(random.Random(seed)))
