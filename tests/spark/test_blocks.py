@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -127,3 +128,28 @@ def test_words_of_lines_are_counted_per_window(spark: SparkSession, tmp_path: Pa
     assert cli.main(["run", str(tmp_path / "query.sql"), "--once", "--output", str(tmp_path / "out")]) == 0
     rows = (tuple(line.values()) for line in read_lines(tmp_path / "out", "part-*"))
     assert Counter(rows) == Counter([*counts, (None, seconds(20), 1)])
+
+
+def test_joined_days_are_grouped_by_their_date(spark: SparkSession, tmp_path: Path) -> None:
+    """The rows of the join, with what is computed of both sides, are final with the day."""
+    query = """
+        WITH even AS (
+          SELECT user, to_date(at) AS day, SUM(n) AS n FROM clicks WHERE n % 2 = 0 GROUP BY user, to_date(at)
+        ), odd AS (
+          SELECT user, to_date(at) AS day, SUM(n) AS n FROM clicks WHERE n % 2 = 1 GROUP BY user, to_date(at)
+        )
+        SELECT even.day, SUM(even.n) AS evens, SUM(COALESCE(odd.n, 0)) AS odds,
+               COUNT_IF(odd.n > even.n) AS more
+        FROM even LEFT JOIN odd ON even.user = odd.user AND even.day = odd.day GROUP BY even.day;
+    """
+    (tmp_path / "query.sql").write_text(CLICKS + query)
+    batches = [
+        [("a", 2, "01T00:00:01"), ("b", 4, "01T00:01:25"), ("a", 7, "01T23:59:55"), ("c", 6, "01T23:59:59")],
+        [("a", 1, "01T23:59:58"), ("a", 8, "02T00:00:01"), ("b", 3, "03T05:00:00"), ("b", 2, "03T05:00:01")],
+        [("c", 10, "03T05:00:00")],
+    ]
+    for number, rows in enumerate(batches):
+        lines = [{"user": user, "n": n, "at": f"2024-01-{at}.000Z"} for user, n, at in rows]
+        feed(tmp_path, number, *map(json.dumps, lines))
+    days = [f"2024-01-0{day}" for day in (1, 2, 3)]
+    assert run(tmp_path) == [(days[0], 12, 8, 1), (days[1], 8, 0, 0), (days[2], 12, 3, 1)]

@@ -194,7 +194,7 @@ def _derive_fields(
     table: str, query: Query, time: str, moment: Moment, names: Sequence[str]
 ) -> dict[str, Column]:
     """Output columns that are calendar fields of the time: the day of an hour, its year."""
-    if len(query.selects) != 1 or query.projection:
+    if len(query.selects) != 1:
         return {}
     (select,) = query.selects
     within = _find_inner_point(select, moment)
@@ -208,8 +208,11 @@ def _derive_fields(
         f"make_timestamp(epoch_us({duckdb}) + {shift})",
     )
     derived: dict[str, Column] = {}
+    computed = {each.name for each in query.projection if each.sql != _quote(each.name)[0]}
     for item, name in zip(select.items, query.columns, strict=True):
         ref = item.expression
+        if name in computed or name not in names:
+            continue
         if not isinstance(ref, Ref) or ref.occurrence != moment.ref.occurrence or ref == moment.ref:
             continue
         function, column = find_time_function(select, ref), stream.column(ref.column)
