@@ -26,6 +26,7 @@ from millpond.analysis.reasons import (
     remove_redundant,
 )
 from millpond.analysis.regions import JoinRegions
+from millpond.analysis.relation_groups import decide_relation_groups
 from millpond.analysis.select_needs import find_select_needs
 from millpond.analysis.self_joins import has_self_join
 from millpond.analysis.sessions import find_session_failures
@@ -127,6 +128,9 @@ def _decide_rows(query: Query, prove: bool) -> Verdict:
     except (NoVariantsError, NeverFinalError) as gap:
         if keeps_no_rows(query):
             return _decide_row_by_row(query)
+        grouped = decide_relation_groups(query, decide_inner)
+        if grouped is not None:
+            return grouped
         reason = describe_partner_gap(query, gap)
         return _decide_without_variants(query, reason) if prove else _build_undetermined(query, (reason,))
     if not failures:

@@ -53,7 +53,7 @@ def find_final_buckets(select: Select, distinct: bool) -> list[Bucket]:
     if not orders:
         return []
     keys = find_result_keys(select, distinct)
-    own = [o.alias for o in select.occurrences if o.alias not in _find_extended(select)]
+    own = [o.alias for o in select.occurrences if o.alias not in find_extended(select)]
     if is_aggregate(select) or distinct:
         closing = [{ref.occurrence for ref in order.find_closing_columns(keys)} for order in orders]
         found = (find_bucket(select, alias, keys) for alias in own if all(alias in each for each in closing))
@@ -63,7 +63,7 @@ def find_final_buckets(select: Select, distinct: bool) -> list[Bucket]:
     return [Bucket((time,), time) for time in times if time is not None]
 
 
-def _find_extended(select: Select) -> set[str]:
+def find_extended(select: Select) -> set[str]:
     """The occurrences that outer joins can replace by NULLs."""
     extended: set[str] = set()
     seen = [select.occurrences[0].alias] if select.occurrences else []
@@ -81,7 +81,7 @@ def find_moments(select: Select, bucket: Bucket) -> dict[int, Moment]:
     known = {*bucket.columns, bucket.end}
     found: dict[int, Moment] = {}
     for number, item in enumerate(select.items):
-        moment = _find_moment(item.expression)
+        moment = find_moment(item.expression)
         if moment is None or moment.ref not in known or select.type_of(moment.ref).domain is not Domain.TIME:
             continue
         function = find_time_function(select, moment.ref)
@@ -90,7 +90,8 @@ def find_moments(select: Select, bucket: Bucket) -> dict[int, Moment]:
     return found
 
 
-def _find_moment(expr: Expr) -> Moment | None:
+def find_moment(expr: Expr) -> Moment | None:
+    """The column, plus a length of time, that an expression is; None for any other."""
     match expr:
         case Ref():
             return Moment(expr)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from millpond.analysis.decide import plan_in_order
+from millpond.analysis.relation_groups import is_of_relation_rows
 from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.engines.lookup.declaration import find_lookup_tables, is_lookup
 from millpond.engines.lookup.plan import LookupPlan, plan_lookups
@@ -81,6 +82,11 @@ def _check_runnable(verdict: Verdict, memory: int | None, folder: Path | None) -
         raise refuse_unbounded(verdict, folder)
     plans = (verdict.plan, verdict.timed, verdict.over)
     is_planned = bool(verdict.blocks) or verdict.query.limit is not None or plans != (None, None, None)
+    if verdict.outcome == BOUNDED and not is_planned and is_of_relation_rows(verdict.query):
+        raise MillpondError(
+            "groups of a relation, some of whose rows have no partner in a stream, are checked, but not run",
+            remedy="join the relation with a subquery that groups the stream by the columns of ON",
+        )
     if verdict.outcome == BOUNDED and not is_planned:
         raise MillpondError("the first groups in an order are checked, but not run")
     if any(isinstance(table.block, Windowed) for table in verdict.query.tables.values()):
