@@ -26,6 +26,7 @@ from millpond.frontend.row_expressions import (
     read_row_expression,
 )
 from millpond.frontend.scope import KeepBlockError, Scope, Source, SourceColumn, read_name
+from millpond.frontend.spark_names import NAME
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.frontend.time_calls import pick_edge, read_time_call
 from millpond.frontend.time_counts import read_function_of_time
@@ -237,7 +238,7 @@ def _bind_column(reader: Reader, node: exp.Column) -> Bound:
         edge = pick_edge(reader.scope, Bound(start, WINDOW, name), node.name, grouped=True)
         return replace(edge, name=name)
     source, column = reader.scope.resolve(node)
-    return _bind_source_column(reader, node, source, replace(column, name=name))
+    return _bind_source_column(reader, node, source, replace(column, name=node.meta.get(NAME, name)))
 
 
 def names_window(reader: Reader, node: exp.Column) -> bool:

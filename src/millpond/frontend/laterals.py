@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from millpond.frontend.limits import RANK
+from millpond.frontend.scope import Names
+from millpond.frontend.versions import join_versions
 
 _KEY = "{} in ORDER BY"
 
@@ -28,8 +30,10 @@ class _Equality:
     name: str
 
 
-def rewrite_laterals(tree: exp.Expr) -> set[int]:
+def rewrite_laterals(tree: exp.Expr, names: Names) -> set[int]:
     """Rank the rows of ``JOIN LATERAL (… WHERE x = outer.y ORDER BY … LIMIT n)`` among those with equal x.
+
+    The nearest row before or after a value outside is a version (``versions``).
 
     Returns the places in the text of what is left out of the tree.
     """
@@ -42,7 +46,8 @@ def rewrite_laterals(tree: exp.Expr) -> set[int]:
         if alias is None or alias.args.get("columns") or not isinstance(query, exp.Select):
             continue
         if query.args.get("order") and query.args.get("limit"):
-            left_out |= _rank_lateral(join, query, alias)
+            versions = join_versions(join, query, alias, names)
+            left_out |= _rank_lateral(join, query, alias) if versions is None else versions
     return left_out
 
 

@@ -17,7 +17,7 @@ SCALAR = "value of a scalar subquery"
 
 def is_hidden(name: str) -> bool:
     """Whether a column has been added for ORDER BY … LIMIT or a scalar subquery, and is not shown."""
-    return name.endswith(" in ORDER BY") or name == SCALAR
+    return name.endswith((" in ORDER BY", " of a subquery")) or name == SCALAR
 
 
 def rewrite_limits(tree: exp.Expr) -> exp.Expr:

@@ -24,14 +24,17 @@ from millpond.errors import Position, SqlError, SqlNameError, describe_os_error,
 from millpond.frontend.aggregate_calls import name_aggregates
 from millpond.frontend.blocks import check_view, read_query
 from millpond.frontend.catalog import read_table
+from millpond.frontend.grouped_subqueries import lift_groups
 from millpond.frontend.guards import guard_statements, guard_text
 from millpond.frontend.intervals import split_intervals
 from millpond.frontend.lateral_views import rewrite_lateral_views
 from millpond.frontend.laterals import rewrite_laterals
 from millpond.frontend.limits import rewrite_limits
 from millpond.frontend.named_queries import read_view
+from millpond.frontend.partner_flags import rewrite_partner_tests
 from millpond.frontend.refusals import describe_unsupported_statement, refuse_unread_words
-from millpond.frontend.rewrites import rewrite_scalar_subqueries, rewrite_set_operations
+from millpond.frontend.rewrites import rewrite_set_operations
+from millpond.frontend.scalar_subqueries import rewrite_scalar_subqueries
 from millpond.frontend.scope import NamedQuery, Names
 from millpond.frontend.shorthands import expand_shorthands
 from millpond.frontend.statement import READ, Statement, position
@@ -93,13 +96,13 @@ def _read_statements(text: str, declared: Names) -> tuple[dict[str, Table | Name
     for tokens in split_statements(text):
         target = find_target(text, tokens)
         query = tokens[target.query :] if target is not None else tokens
-        statement = Statement(text, query, _parse_tree(text, query))
+        statement = Statement(text, query, _parse_tree(text, query, tables))
         if statement.word(0) == "CREATE":
             _declare(statement, tables)
             continue
         queries.append(statement)
         if target is not None and target.name is not None:
-            written = Statement(text, query, _parse_tree(text, query))
+            written = Statement(text, query, _parse_tree(text, query, tables))
             named = NamedQuery(target.name, written, written.tree, target.columns, dict(tables))
             _add_name(tables, named, position(text, tokens[0].start))
     return tables, queries
@@ -125,7 +128,7 @@ def parse_query(text: str, tables: Mapping[str, Table], time_zone: str = "UTC") 
         if len(statements) > 1:
             place = position(text, statements[1][0].start)
             raise SqlError("a second statement starts here", place, "write one SELECT")
-        tree = _parse_tree(text, statements[0])
+        tree = _parse_tree(text, statements[0], tables)
         query = _read_query(Statement(text, statements[0], tree, time_zone=time_zone), tables)
         return replace(query, script=Script(text, 0, tables, time_zone, creates=False))
 
@@ -145,7 +148,7 @@ def find_table_names(text: str) -> list[tuple[str, str | None]]:
     text = text.removeprefix("\ufeff")
     try:
         with _deep_stack():
-            trees = [_parse_tree(text, tokens) for tokens in split_statements(text)]
+            trees = [_parse_tree(text, tokens, {}) for tokens in split_statements(text)]
     except SqlError:
         return []
     tables = (table for tree in trees for table in tree.find_all(exp.Table))
@@ -261,8 +264,8 @@ def _tokenize(text: str) -> list[Token]:
         raise describe_unclosed(text) from None
 
 
-def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
-    """sqlglot's tree of one statement."""
+def _parse_tree(text: str, tokens: list[Token], names: Names) -> exp.Expr:
+    """sqlglot's tree of one statement over known tables."""
     first = tokens[0].text
     if first.upper() not in ("CREATE", "SELECT", "WITH", "("):
         construct, remedy = describe_unsupported_statement(first)
@@ -278,8 +281,9 @@ def _parse_tree(text: str, tokens: list[Token]) -> exp.Expr:
     if len(trees) != 1 or trees[0] is None:
         raise SqlError("this statement is not understood", position(text, tokens[0].start), "simplify it")
     tree, left_out = expand_shorthands(name_aggregates(trees[0]))
-    rewrite_scalar_subqueries(tree)
-    left_out |= rewrite_laterals(tree)
+    left_out |= lift_groups(tree, names)
+    left_out |= rewrite_partner_tests(tree, names) | rewrite_scalar_subqueries(tree, names)
+    left_out |= rewrite_laterals(tree, names)
     tree = rewrite_limits(rewrite_set_operations(tree))
     rewrite_lateral_views(tree)
     tree.meta[READ] |= left_out

@@ -1,56 +1,8 @@
-"""Rewrites constructs as others of the language, before a tree is read.
-
-- A scalar subquery that is one aggregate is a table of one row.
-- INTERSECT and EXCEPT are EXISTS and NOT EXISTS, in which NULL equals NULL.
-"""
+"""Rewrites INTERSECT and EXCEPT as EXISTS and NOT EXISTS, before a tree is read."""
 
 from __future__ import annotations
 
 from sqlglot import exp
-
-from millpond.frontend.limits import SCALAR
-from millpond.frontend.statement import AGGREGATES
-
-
-def rewrite_scalar_subqueries(tree: exp.Expr) -> None:
-    """Join ``WHERE x > (SELECT AVG(y) FROM t)`` with the table of one row that the subquery is."""
-    found = [node for node in tree.find_all(exp.Subquery) if _is_scalar(node)]
-    for number, node in enumerate(found, 1):
-        select = node.find_ancestor(exp.Select)
-        assert isinstance(select, exp.Select)
-        alias = f"scalar subquery {number}"
-        node.replace(_column(SCALAR, alias))
-        (item,) = node.this.expressions
-        inner = item.this if isinstance(item, exp.Alias) else item
-        node.this.set("expressions", [exp.Alias(this=inner, alias=_name(SCALAR))])
-        node.set("alias", exp.TableAlias(this=_name(alias)))
-        select.append("joins", exp.Join(this=node, kind="CROSS"))
-
-
-def _is_scalar(node: exp.Subquery) -> bool:
-    """Whether a node is a subquery in WHERE, or in a select list without aggregates, that has one row."""
-    select, query = node.find_ancestor(exp.Select, exp.Join, exp.From, exp.Having, exp.Group), node.this
-    if not isinstance(select, exp.Select) or isinstance(node.parent, exp.In | exp.Exists | exp.Subquery):
-        return False
-    if not isinstance(query, exp.Select) or len(query.expressions) != 1:
-        return False
-    if any(query.args.get(key) for key in ("group", "having", "distinct", "limit", "offset", "with_")):
-        return False
-    if _is_correlated(query):
-        return False
-    in_where = node.find_ancestor(exp.Where) is not None
-    is_row = not select.args.get("group") and all(e.find(*AGGREGATES) is None for e in _others(select, node))
-    return query.expressions[0].find(*AGGREGATES) is not None and (in_where or is_row)
-
-
-def _is_correlated(query: exp.Select) -> bool:
-    """Whether a subquery names columns of the query around it by their table."""
-    own = {each.alias_or_name.lower() for each in query.find_all(exp.Table, exp.Subquery)}
-    return any(column.table and column.table.lower() not in own for column in query.find_all(exp.Column))
-
-
-def _others(select: exp.Select, node: exp.Expr) -> list[exp.Expr]:
-    return [each for each in select.expressions if each.find(exp.Subquery) is not node]
 
 
 def rewrite_set_operations(tree: exp.Expr) -> exp.Expr:

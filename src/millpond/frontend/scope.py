@@ -26,7 +26,7 @@ def read_name(statement: Statement, node: exp.Expr | None) -> str:
     assert node is not None
     if not isinstance(node, exp.Identifier):
         raise SqlError(f"{statement.excerpt(node)} is not a name", statement.at(node), "write a plain name")
-    if statement.slice(node)[:1] in ("'", '"'):
+    if statement.has_place(node) and statement.slice(node)[:1] in ("'", '"'):
         raise SqlError(
             f"{statement.excerpt(node)} is a string, not a name", statement.at(node), "quote it with `…`"
         )

@@ -202,7 +202,7 @@ def _blank(
 
     alias = node.args["alias"] if isinstance(node, exp.Alias) else None
     value = node.this if alias is not None else node
-    used = [column for column in missing if any(_is_same(each, column) for each in value.walk())]
+    used = [column for column in missing if any(is_same(each, column) for each in value.walk())]
     if alias is not None and not used and _is_among(exp.column(alias.copy()), missing):
         return exp.Alias(this=exp.Null(), alias=alias)
     changed = value.transform(change)
@@ -211,10 +211,10 @@ def _blank(
 
 
 def _is_among(node: exp.Expr, columns: Iterable[exp.Expr]) -> bool:
-    return any(_is_same(node, each) for each in columns)
+    return any(is_same(node, each) for each in columns)
 
 
-def _is_same(one: exp.Expr, other: exp.Expr) -> bool:
+def is_same(one: exp.Expr, other: exp.Expr) -> bool:
     """Whether two expressions are the same; a column may have a qualifier in one of them."""
     if isinstance(one, exp.Column) and isinstance(other, exp.Column):
         tables = {one.table.lower(), other.table.lower()} - {""}

@@ -11,6 +11,8 @@ from sqlglot.errors import SqlglotError
 
 from millpond.frontend.statement import Statement
 
+# The key of a node's name, if it stands for something that the text has in its place.
+NAME = "name"
 _INFIX: dict[type[exp.Expr], str] = {
     **{
         exp.Add: "+",
@@ -32,6 +34,9 @@ def name_expression(statement: Statement, node: exp.Expr) -> str:
     def name(each: exp.Expr) -> str:
         return name_expression(statement, each)
 
+    given = node.meta.get(NAME)
+    if isinstance(given, str):
+        return given
     match node:
         case exp.Paren():
             return name(node.this)

@@ -140,6 +140,10 @@ class Statement:
             here = here.parent
         return 0, len(self.tokens) - 1
 
+    def has_place(self, node: exp.Expr) -> bool:
+        """Whether a node is in the text, or takes the place of one that is."""
+        return id(node) in self._spans
+
     def place(self, made: exp.Expr, written: exp.Expr) -> None:
         """Give a node that takes the place of another one the position of that."""
         self._spans[id(made)] = self.span(written)

@@ -18,7 +18,6 @@ from millpond.policies.registry import PolicyChoice
 from millpond.query.current_time import depends_on_current_time
 from millpond.query.model import Query, Subquery, Table, Windowed
 from millpond.query.result_times import is_revised
-from millpond.query.trace import list_blocks
 from millpond.query.trees import is_aggregate, is_projection
 from millpond.spark.unbounded import refuse_unbounded
 
@@ -212,8 +211,6 @@ def _find_finite_gap(verdict: Verdict, block: Verdict) -> str | None:
 def _find_relation_gap(table: Table) -> str | None:
     """Why Spark does not compute a subquery of relations."""
     assert isinstance(table.block, Subquery)
-    if any(True for _ in list_blocks(table.block.query)):
-        return "it has window functions over relations"
     if any(map(is_lookup, table.block.query.declared_tables.values())):
         return "it reads a relation that stays in its database"
     if table.block.query.limit is not None:

@@ -8,11 +8,22 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from millpond.query.model import Aggregate, Expr, Occurrence, Query, Ref, Select, Subquery, Table
+from millpond.query.model import (
+    Aggregate,
+    Expr,
+    Occurrence,
+    Query,
+    Ref,
+    Select,
+    Subquery,
+    Table,
+    Windowed,
+)
 from millpond.query.trees import find_aggregates, is_aggregate, substitute
 from millpond.runtime.aggregates import call_sql
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 from millpond.spark.answer import quoted
+from millpond.spark.relation_windows import spark_window_sql
 from millpond.spark.sources.derived import derive_columns
 from millpond.spark.stream_static import prefix_columns, prefixed_name
 
@@ -25,7 +36,36 @@ def read_relation_block(table: Table, open_relation: OpenRelation) -> DataFrame:
     ``open_relation`` opens a declared table, with the columns derived from it.
     """
     assert isinstance(table.block, Subquery)
-    rows = _answer(table.block.query, open_relation)
+    return _complete(table, _answer(table.block.query, open_relation))
+
+
+def _open_table(table: Table, query: Query, open_relation: OpenRelation) -> DataFrame:
+    """The rows of a relation, of a subquery of relations, or of window functions over one."""
+    match table.block:
+        case Subquery():
+            return read_relation_block(table, open_relation)
+        case Windowed():
+            base = _open_table(table.block.base, query, open_relation)
+            return _complete(table, _compute_windows(table.block, base))
+        case _:
+            return open_relation(table, query)
+
+
+def _compute_windows(block: Windowed, rows: DataFrame) -> DataFrame:
+    """The rows that take part in window functions, with their values."""
+    types = {column.name: column.type.family for column in block.base.all_columns}
+    where = condition_sql(block.where, lambda ref: Dialect.SPARK.name_of(ref.column), Dialect.SPARK)
+    values = [
+        F.expr(spark_window_sql(each, types[each.order_by[0].column] if each.order_by else None)).alias(
+            each.name
+        )
+        for each in block.functions
+    ]
+    return rows.where(F.expr(where)).select("*", *values)
+
+
+def _complete(table: Table, rows: DataFrame) -> DataFrame:
+    """The columns of a table of a block, and those derived from them."""
     return derive_columns(rows.select(*(quoted(column.name) for column in table.columns)), table, None)
 
 
@@ -46,10 +86,7 @@ def _select(select: Select, query: Query, open_relation: OpenRelation) -> DataFr
     """The rows of a select, with the names of the query's columns."""
 
     def open_occurrence(occurrence: Occurrence) -> DataFrame:
-        table = occurrence.table
-        is_block = isinstance(table.block, Subquery)
-        rows = read_relation_block(table, open_relation) if is_block else open_relation(table, query)
-        return prefix_columns(rows, occurrence)
+        return prefix_columns(_open_table(occurrence.table, query, open_relation), occurrence)
 
     first, *others = select.occurrences
     rows = open_occurrence(first)
