@@ -52,6 +52,10 @@ _OPS: dict[type[exp.Expr], Op] = {
     exp.NEQ: Op.NE,
 }
 _SUBQUERY = "{} is only supported as a condition of WHERE that AND connects with the others"
+_OF_RELATION = (
+    "elsewhere the subquery must be over relations, and compare its rows with the row around it by equalities"
+    " and at most one other comparison"
+)
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,8 @@ def _read_condition(reading: _Reading, node: exp.Expr) -> Condition:
         if all(side.type is STRING for side in sides):
             return compare_sides(reading.reader, sides[0], Op.EQ, sides[1], node)
     if isinstance(node, exp.Exists) and not is_row_function(node):
-        raise SqlError(_SUBQUERY.format("EXISTS"), statement.keyword_at(node, "EXISTS"))
+        place = statement.keyword_at(node, "EXISTS")
+        raise SqlError(_SUBQUERY.format("EXISTS"), place, _OF_RELATION)
     return _read_boolean(reading, node)
 
 
@@ -206,7 +211,8 @@ def _read_between(reading: _Reading, node: exp.Between) -> Condition:
 def _read_in(reading: _Reading, node: exp.In) -> Condition:
     statement = reading.reader.statement
     if node.args.get("query"):
-        raise SqlError(_SUBQUERY.format("IN (SELECT …)"), statement.keyword_at(node, "IN"))
+        place = statement.keyword_at(node, "IN")
+        raise SqlError(_SUBQUERY.format("IN (SELECT …)"), place, _OF_RELATION)
     accept_only(statement, node, "this", "expressions")
     operand = reading.side(reading.reader, node.this)
     if not node.expressions:

@@ -210,10 +210,8 @@ class _Groups:
 
 def _is_window(node: exp.Expr) -> bool:
     """Whether a key is a time window, which is two columns."""
-    return (
-        isinstance(node, exp.Func)
-        and node.sql_name().upper() in ("WINDOW", "SESSION_WINDOW")
-        or (isinstance(node, exp.Anonymous) and node.name.upper() in ("WINDOW", "SESSION_WINDOW"))
+    return (isinstance(node, exp.Func) and node.sql_name().upper() in ("WINDOW", "SESSION_WINDOW")) or (
+        isinstance(node, exp.Anonymous) and node.name.upper() in ("WINDOW", "SESSION_WINDOW")
     )
 
 

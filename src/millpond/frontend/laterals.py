@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from millpond.frontend.correlation import find_correlation
 from millpond.frontend.limits import RANK
 from millpond.frontend.scope import Names
 from millpond.frontend.versions import join_versions
@@ -47,8 +48,19 @@ def rewrite_laterals(tree: exp.Expr, names: Names) -> set[int]:
             continue
         if query.args.get("order") and query.args.get("limit"):
             versions = join_versions(join, query, alias, names)
-            left_out |= _rank_lateral(join, query, alias) if versions is None else versions
+            if versions is not None:
+                left_out |= versions
+            elif _is_equal_only(join, query, names):
+                left_out |= _rank_lateral(join, query, alias)
     return left_out
+
+
+def _is_equal_only(join: exp.Join, query: exp.Select, names: Names) -> bool:
+    """Whether a subquery is compared with the tables around it by equalities only."""
+    if not isinstance(join.parent, exp.Select):
+        return False
+    found = find_correlation(query, join.parent, names)
+    return found is not None and not (found.bounds or found.others or found.outside)
 
 
 def _rank_lateral(join: exp.Join, query: exp.Select, alias: exp.TableAlias) -> set[int]:

@@ -38,6 +38,7 @@ from millpond.frontend.scalar_subqueries import rewrite_scalar_subqueries
 from millpond.frontend.scope import NamedQuery, Names
 from millpond.frontend.shorthands import expand_shorthands
 from millpond.frontend.statement import READ, Statement, position
+from millpond.frontend.subquery_refusals import refuse_values
 from millpond.frontend.syntax_errors import describe_syntax_error, describe_unclosed
 from millpond.frontend.targets import find_target
 from millpond.query.model import Query, Script, Table
@@ -197,6 +198,7 @@ def _declare(statement: Statement, tables: dict[str, Table | NamedQuery]) -> Non
     is_view = isinstance(statement.tree, exp.Create) and statement.tree.args.get("kind") == "VIEW"
     table = read_view(statement, tables) if is_view else read_table(statement)
     if isinstance(table, NamedQuery):
+        refuse_values(statement, tables)
         check_view(table)
     refuse_unread_words(statement)
     _add_name(tables, table, statement.at(statement.tree.this))
@@ -209,6 +211,7 @@ def _add_name(tables: dict[str, Table | NamedQuery], table: Table | NamedQuery, 
 
 
 def _read_query(statement: Statement, tables: Names) -> Query:
+    refuse_values(statement, tables)
     query = read_query(statement, tables)
     refuse_unread_words(statement)
     return query

@@ -49,7 +49,10 @@ _NODES: dict[str, tuple[str, str | None]] = {
     "Intersect": ("INTERSECT", None),
     "Except": ("EXCEPT or MINUS", None),
     "With": ("WITH (a common table expression)", _SUBQUERY),
-    "Lateral": ("LATERAL", None),
+    "Lateral": (
+        "LATERAL",
+        "LATERAL (SELECT … WHERE x = t.y [AND z <= t.w] ORDER BY z DESC LIMIT 1) is supported",
+    ),
     "Pivot": ("PIVOT", None),
     "TableSample": ("TABLESAMPLE", None),
     "Version": ("AS OF", None),
