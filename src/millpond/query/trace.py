@@ -113,20 +113,20 @@ def find_compared_columns(query: Query) -> set[Source]:
             continue
         for ref in refs(condition):
             table = select.occurrence(ref.occurrence).table
-            for name in _list_arguments(table, ref.column):
+            for name in list_arguments(table, ref.column):
                 source = trace_column(table, name)
                 found |= {source} if source is not None else set()
     return found
 
 
-def _list_arguments(table: Table, name: str) -> Iterator[str]:
+def list_arguments(table: Table, name: str) -> Iterator[str]:
     """The columns that a column is computed from; itself if it is not derived."""
     column = next((c for c in table.all_columns if c.name == name), None)
     if column is None or column.derivation is None or not column.derivation.arguments:
         yield name
         return
     for argument in column.derivation.arguments:
-        yield from _list_arguments(table, argument)
+        yield from list_arguments(table, argument)
 
 
 def find_used_columns(select: Select, alias: str) -> frozenset[str]:

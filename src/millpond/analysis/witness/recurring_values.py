@@ -12,8 +12,8 @@ from typing import Any
 from millpond.analysis.witness.sample_choices import find_sources, list_tables
 from millpond.query.derived_names import strip_mark
 from millpond.query.evaluate import Row
-from millpond.query.model import Column, Query, Table
-from millpond.query.trace import Source, list_conditions, trace_column
+from millpond.query.model import Column, Query, Ref, Subquery, Table, Windowed
+from millpond.query.trace import Source, list_arguments, list_conditions, trace_column
 from millpond.query.trees import refs
 from millpond.query.types import Family
 from millpond.runtime.derive import derive_each
@@ -52,7 +52,7 @@ def list_template_assumptions(
                     source[0] == stream and source[1] in own for source in find_sources(table, column.name)
                 ):
                     continue
-                values = _compute(table, column, stream, rows)
+                values = _compute(table, column, stream, rows, keys)
                 is_constant = values is not None and len(set(map(str, values))) == 1
                 if values is None or not (is_constant or _are_different(values)):
                     return None
@@ -87,21 +87,46 @@ def _list_opaque(table: Table) -> Iterator[Column]:
             yield column
 
 
-def _compute(table: Table, column: Column, stream: str, rows: Sequence[Row]) -> list[Any] | None:
+def _compute(
+    table: Table, column: Column, stream: str, rows: Sequence[Row], keys: frozenset[Source]
+) -> list[Any] | None:
     """The values of a derived column, some for each row; None if DuckDB cannot compute them.
 
-    The columns of a block have the values of the declared columns that they show, or NULL.
+    The columns of a block have the values of the declared columns that they show, or NULL; they cannot be
+    computed if a block computes them from the ``keys``.
     """
     shown: list[dict[str, Any]] = [dict(row) for row in rows]
     if table.block is not None:
         shown = [{} for _ in rows]
         for each in table.columns:
-            source = trace_column(table, each.name)
-            if source is not None and source[0] == stream:
-                for row, made in zip(rows, shown, strict=True):
-                    made[each.name] = row[source[1]]
+            source = _find_shown(table, each.name, stream)
+            for row, made in zip(rows, shown, strict=True):
+                made[each.name] = row[source] if source is not None else None
+        arguments = list_arguments(table, column.name)
+        unknown = (each for each in arguments if _find_shown(table, each, stream) is None)
+        if any(find_sources(table, each) & keys for each in unknown):
+            return None
     try:
         derived = derive_each(table, shown)
     except UncomputableError:
         return None
     return [[row[column.name] for row in found] for found in derived]
+
+
+def _find_shown(table: Table, name: str, stream: str) -> str | None:
+    """The column of a declared stream that a column shows as it is, perhaps in one part of a UNION."""
+    match table.block:
+        case Windowed(base=base):
+            known = any(column.name == name for column in base.columns)
+            return _find_shown(base, name, stream) if known else None
+        case Subquery(query=query) if name in query.columns:
+            for select in query.selects:
+                item = select.items[query.columns.index(name)].expression
+                if isinstance(item, Ref):
+                    found = _find_shown(select.occurrence(item.occurrence).table, item.column, stream)
+                    if found is not None:
+                        return found
+            return None
+    source = trace_column(table, name)
+    is_plain = source is not None and any(column.name == name for column in table.columns)
+    return source[1] if source is not None and is_plain and source[0] == stream else None

@@ -28,7 +28,7 @@ from millpond.analysis.witness.samples import (
     Token,
 )
 from millpond.frontend.schemas import Structure, read_structure
-from millpond.query.model import Column, Comparison, Literal, Query, Table
+from millpond.query.model import Column, Comparison, Literal, Query, Subquery, Table, Windowed
 from millpond.query.trace import Source, list_blocks, list_conditions, list_selects, trace_column
 from millpond.query.trees import refs, walk
 from millpond.query.types import BIGINT, Family, SqlType, find_type
@@ -47,6 +47,10 @@ _TIME_FUNCTION = re.compile(r"TIMESTAMP|UNIXTIME|DATE|EPOCH")
 _OF_TEXT = r"(?:TO_TIMESTAMP|TO_DATE|UNIX_TIMESTAMP|TO_UNIX_TIMESTAMP|TRY_TO_TIMESTAMP)\((?:TRIM\()?`{}`\)?"
 _AS_TIME = r"CAST\(`{}` AS (?:TIMESTAMP|DATE)\b"
 _AS_NUMBER = r"CAST\((?:TRIM\()?`{}`\)? AS (?:TINY|SMALL|BIG)?(?:INT|LONG|FLOAT|DOUBLE|DECIMAL)"
+_PART = r"SPLIT\(`{}`, '([^']+)'\)\[(\d+)\]"
+_MOST_PARTS = 30
+# A text that equals the number 1 in a document.
+_ONE = "1"
 _PLAIN_TIME = "%Y-%m-%d %H:%M:%S"
 _REGEX_CALL = re.compile(r"(?:RLIKE |REGEXP_\w+\(.*?, )$|REGEXP_LIKE\(.*?, $")
 _LIKE_CALL = re.compile(r"\bI?LIKE $")
@@ -96,6 +100,17 @@ def find_sources(table: Table, name: str) -> set[Source]:
     column = next((c for c in table.all_columns if c.name == name), None)
     if column is not None and column.derivation is not None and column.derivation.arguments:
         return {source for each in column.derivation.arguments for source in find_sources(table, each)}
+    block = table.block
+    if isinstance(block, Windowed) and any(c.name == name for c in block.base.all_columns):
+        return find_sources(block.base, name)
+    if isinstance(block, Subquery) and name in block.query.columns:
+        number = block.query.columns.index(name)
+        return {
+            source
+            for select in block.query.selects
+            for ref in refs(select.items[number].expression)
+            for source in find_sources(select.occurrence(ref.occurrence).table, ref.column)
+        }
     source = trace_column(table, name)
     return set() if source is None else {source}
 
@@ -154,8 +169,26 @@ def _propose_strings(name: str, texts: Sequence[str], values: Sequence[Any]) -> 
     else:
         if any(re.search(_AS_NUMBER.format(re.escape(name)), text) for text in texts):
             yield Parts((Number(1, BIGINT, has_level=False),))
+        yield from _propose_delimited(name, texts, values)
         yield from _propose_texts(texts, values)
-        yield from map(Fixed, strings)
+        yield from map(Fixed, [*strings, _ONE])
+
+
+def _propose_delimited(name: str, texts: Sequence[str], values: Sequence[Any]) -> Iterator[Sample]:
+    """Strings with as many parts as expressions read of them; in most, one part varies with the key."""
+    found = [each for text in texts for each in re.findall(_PART.format(re.escape(name)), text)]
+    parts = {int(number) for _, number in found}
+    if not found or max(parts) < 2 or max(parts) > _MOST_PARTS:
+        return
+    between = Fixed(found[0][0].replace("\\", ""))
+    choices = [
+        _list_leaf_samples("JSON", values)[:_MOST_OF_FIELD] if i in parts else [Fixed(_ONE)]
+        for i in range(max(parts) + 1)
+    ]
+    for own in (*sorted(parts), None):
+        for chosen in islice(product(*choices), _MOST_OF_FIELD**2):
+            filled = [Token() if i == own else each for i, each in enumerate(chosen)]
+            yield Parts(tuple(each for part in filled for each in (part, between))[:-1])
 
 
 def _propose_texts(texts: Sequence[str], values: Sequence[Any]) -> Iterator[Sample]:

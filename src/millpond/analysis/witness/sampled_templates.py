@@ -7,6 +7,7 @@ whole query confirms each witness with DuckDB's real values.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -40,7 +41,7 @@ _FIRST_BATCH = 8
 _BATCH = 60
 _MOST_TRIALS = 240
 _MOST_BASES = 4
-_MOST_CHOICES = 48
+_MOST_CHOICES = 150
 _MOST_KEYS = 6
 _MOST_LARGE = 4
 _MOST_COPIES = 1_001
@@ -205,29 +206,32 @@ class _Search:
             return
         others = max((len(found) for source, found in samples.items() if source not in keys), default=1)
         own = max(len(samples[source]) for source in keys)
-        picks = sorted(product(range(own), range(others)), key=sum)[: _MOST_CHOICES * 4]
+        rng = random.Random(0)
+        picks = sorted(product(range(own), range(others)), key=sum)[:_MOST_CHOICES]
+        chosen = [self._pick(samples, keys, *pick) for pick in picks]
+        for number in range(_MOST_CHOICES if others > 1 else 0):
+            chosen.append(self._pick(samples, keys, number % own, rng))
+        plain = Levels(None, (None,))
         candidates = [
             SampledTemplate(
-                self._tables,
-                self._pick(samples, keys, *pick),
-                stream,
-                prober,
-                keys,
-                frozenset(),
-                Levels(None, (None,)),
-                apart=self._has_functions,
+                self._tables, rows, stream, prober, keys, frozenset(), plain, apart=self._has_functions
             )
-            for pick in picks
+            for rows in chosen
         ]
         yield from self._choose_answered(candidates)
 
     def _pick(
-        self, samples: Mapping[Source, Sequence[Sample]], keys: frozenset[Source], own: int, other: int
+        self,
+        samples: Mapping[Source, Sequence[Sample]],
+        keys: frozenset[Source],
+        own: int,
+        other: int | random.Random,
     ) -> dict[str, dict[str, Sample]]:
-        """One sample of each column; columns that are equal have those of the same number."""
+        """One sample of each column: those of the keys have a number, the others one, too, or random ones."""
         rows: dict[str, dict[str, Sample]] = {name: {} for name in self._tables}
         for (name, column), found in samples.items():
-            number = own if (name, column) in keys else other
+            number = other if isinstance(other, int) else other.randrange(len(found))
+            number = own if (name, column) in keys else number
             rows[name][column] = found[number % len(found)]
         return rows
 

@@ -198,6 +198,8 @@ def keeps_declarations(template: WitnessTemplate) -> bool:
     small, large = (template.build(n) for n in (CONFIRMED[0], CONFIRMED[0] + 1))
     if any(_count_rows(small, name) != _count_rows(large, name) for name in relations):
         return False
+    if not declared:
+        return True
     counts = _count_values(small), _count_values(large)
     return all(counts[0][name, column] == counts[1][name, column] <= most for name, column, most in declared)
 
