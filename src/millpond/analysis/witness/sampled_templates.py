@@ -28,6 +28,7 @@ from millpond.analysis.witness.whole_queries import (
     respects_checks,
     try_all,
 )
+from millpond.query.durations import parse_rate
 from millpond.query.evaluate import Row
 from millpond.query.model import TRUE, Aggregate, Literal, Query, Table
 from millpond.query.trace import Source, find_equal_columns, list_blocks, list_conditions, list_selects
@@ -66,7 +67,7 @@ class SampledTemplate:
 
     Every column has the value of its sample in ``rows``.  Optional rows are rows of ``stream``, each with a
     key of its own in the columns of ``keys``.  A probe is rows of ``prober`` with the key of its optional
-    row, all at once unless they come ``apart`` in time.  ``leveled`` are the columns that have the level of
+    row, at most ``burst`` of them at the same time.  ``leveled`` are the columns that have the level of
     the row, ``unique`` ones have another value in each row of a probe.  The setup has a row of each other
     table.
     """
@@ -79,7 +80,7 @@ class SampledTemplate:
     leveled: frozenset[Source]
     levels: Levels
     unique: frozenset[Source] = frozenset()
-    apart: bool = False
+    burst: int = _MOST_COPIES
     compare: str = "emitted"
     assumptions: tuple[str, ...] = ()
 
@@ -99,13 +100,14 @@ class SampledTemplate:
         return Witness(tuple(setup), tuple(universe), tuple(probes), self.compare)
 
     def _make_probe(self, key: int, clock: datetime, step: timedelta) -> Iterator[StreamRow]:
-        clock += step
         made: dict[int | None, StreamRow] = {}
-        for number, level in enumerate(self.levels.probe, 1):
-            if level not in made or self.apart or self.unique:
-                row = self.make_row(self.prober, key, level, clock, number)
+        for number, level in enumerate(self.levels.probe):
+            if number % self.burst == 0:
+                clock += step
+                made = {}
+            if level not in made or self.unique:
+                row = self.make_row(self.prober, key, level, clock, number + 1)
                 made[level] = StreamRow(self.prober, row)
-            clock += step if self.apart else timedelta(0)
             yield made[level]
 
     def observe_answers(self) -> SampledTemplate:
@@ -214,11 +216,16 @@ class _Search:
         plain = Levels(None, (None,))
         candidates = [
             SampledTemplate(
-                self._tables, rows, stream, prober, keys, frozenset(), plain, apart=self._has_functions
+                self._tables, rows, stream, prober, keys, frozenset(), plain, burst=self._find_burst(prober)
             )
             for rows in chosen
         ]
         yield from self._choose_answered(candidates)
+
+    def _find_burst(self, prober: str) -> int:
+        """The number of rows of a stream that may come at the same time."""
+        rate = parse_rate(self._tables[prober].properties.get("rate", ""))
+        return 1 if self._has_functions else rate or _MOST_COPIES
 
     def _pick(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from datetime import datetime
 
 import pytest
@@ -103,6 +104,15 @@ def test_a_plain_key_needs_no_assumption() -> None:
 def test_values_that_recur_are_no_witness(key: str) -> None:
     (query,) = parse(CLICKS + f"SELECT {key} AS k, SUM(usr) FROM clicks WHERE usr IN (1, 2) GROUP BY 1")
     assert find_sampled_template(query) is None
+
+
+def test_witness_keeps_the_rate_of_a_stream() -> None:
+    stream = CLICKS.rstrip("; ") + " TBLPROPERTIES ('rate' = '10 per second'); "
+    verdict = millpond.check(stream + "SELECT usr FROM clicks GROUP BY usr HAVING COUNT(*) > 1000")
+    assert isinstance(verdict, millpond.Verdict)
+    probe = verdict.witness(2)["probes"][0]
+    times = Counter(each["row"]["at"] for each in probe)
+    assert len(probe) == 1_000 and max(times.values()) == 10
 
 
 def test_repeated_rows_are_counted_as_often_as_they_come() -> None:
