@@ -156,6 +156,7 @@ class _Search:
         self._choices = SampleChoices(query)
         self._equal = find_equal_columns(query)
         self._used = _find_used_sources(query)
+        self._grouping = _find_grouping_sources(query)
         self._conditions = _find_compared_sources(query)
         self._different = _find_different_sources(query)
         self._levels = list(_list_levels(query))
@@ -182,7 +183,8 @@ class _Search:
         pairs = sorted(product(streams, streams), key=lambda pair: (pair[0] == pair[1]) != own_first)
         for stream, prober in pairs:
             table = self._tables[stream]
-            for column in table.columns:
+            columns = sorted(table.columns, key=lambda c: (stream, c.name) not in self._grouping)
+            for column in columns:
                 source = stream, column.name
                 if column.name == table.time or source not in self._used or is_bounded_column(table, column):
                     continue
@@ -354,6 +356,19 @@ def _find_used_sources(query: Query) -> set[Source]:
     for block in list_blocks(query):
         for function in block.functions:
             for name in (*function.partition_by, *(key.column for key in function.order_by)):
+                found |= find_sources(block.base, name)
+    return found
+
+
+def _find_grouping_sources(query: Query) -> set[Source]:
+    """The declared columns by which a query makes groups or partitions, also inside expressions."""
+    found: set[Source] = set()
+    for select in list_selects(query):
+        for ref in select.group_by or ():
+            found |= find_sources(select.occurrence(ref.occurrence).table, ref.column)
+    for block in list_blocks(query):
+        for function in block.functions:
+            for name in function.partition_by:
                 found |= find_sources(block.base, name)
     return found
 
