@@ -15,8 +15,8 @@ from millpond.frontend.scope import NamedQuery, Names
 from millpond.frontend.statement import AGGREGATES
 from millpond.query.model import Table
 
-# The columns of the tables in FROM, by alias, all in lower case; None if they are not known.
-Sources = Mapping[str, frozenset[str] | None]
+# The columns of the tables in FROM, by alias in lower case; None if they are not known.
+Sources = Mapping[str, tuple[str, ...] | None]
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
     exp.LTE: exp.GTE,
@@ -138,7 +138,7 @@ def _has_column(sources: Sources, column: exp.Column, is_guess: bool) -> bool:
     first = column.parts[0].name.lower()
     if len(column.parts) > 1 and first in sources:
         return True
-    if any(columns is not None and first in columns for columns in sources.values()):
+    if any(first == each.lower() for columns in sources.values() for each in columns or ()):
         return True
     is_plain = len(column.parts) == 1
     return is_guess and is_plain and any(columns is None for columns in sources.values())
@@ -149,35 +149,41 @@ def list_sources(select: exp.Expr, names: Names) -> Sources:
     start = select.args.get("from_")
     entries = [start.this] if start is not None else []
     entries += [join.this for join in select.args.get("joins") or ()]
-    found: dict[str, frozenset[str] | None] = {}
+    found: dict[str, tuple[str, ...] | None] = {}
     for entry in entries:
         alias = entry.args.get("alias")
-        listed = [each.name.lower() for each in alias.args.get("columns") or ()] if alias is not None else []
-        columns = frozenset(listed) if listed else _list_columns(entry, names)
+        listed = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
+        columns = tuple(listed) if listed else _list_columns(entry, names)
         found[entry.alias_or_name.lower()] = columns
     for view in select.args.get("laterals") or ():
         found[view.alias_or_name.lower()] = None
     return found
 
 
-def _list_columns(node: exp.Expr, names: Names) -> frozenset[str] | None:
+def _list_columns(node: exp.Expr, names: Names) -> tuple[str, ...] | None:
     """The names of the columns of a table in FROM; None if they are not known."""
     if isinstance(node, exp.Table):
         target = find_query(node, names)
         if isinstance(target, Table):
-            return frozenset(column.name.lower() for column in target.columns)
+            return tuple(column.name for column in target.columns)
         if isinstance(target, NamedQuery):
-            listed = frozenset(name.lower() for name in target.columns)
+            listed = tuple(target.columns)
             return listed or _list_columns(target.node, target.names)
         if isinstance(target, exp.CTE):
-            listed = frozenset(each.name.lower() for each in target.args["alias"].args.get("columns") or ())
+            listed = tuple(each.name for each in target.args["alias"].args.get("columns") or ())
             return listed or _list_columns(target.this, names)
         return None
     while isinstance(node, exp.SetOperation | exp.Subquery):
         node = node.this
-    if not isinstance(node, exp.Select) or any(each.find(exp.Star) for each in node.expressions):
+    if not isinstance(node, exp.Select):
         return None
-    return frozenset(each.alias_or_name.lower() for each in node.expressions)
+    if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star):
+        every = [*list_sources(node, names).values()]
+        is_single = len(every) == 1 and not node.expressions[0].args.get("except_")
+        return every[0] if is_single else None
+    if any(each.is_star for each in node.expressions):
+        return None
+    return tuple(each.alias_or_name for each in node.expressions)
 
 
 def find_query(node: exp.Table, names: Names) -> Table | NamedQuery | exp.CTE | None:

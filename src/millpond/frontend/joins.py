@@ -345,7 +345,9 @@ class _FromReader:
         """USING: equal columns, of which one represents both; it has the value of a row without partner."""
         if entry.side is JoinSide.FULL:
             place = self.statement.keyword_at(names[0], "USING")
-            raise SqlError("FULL JOIN … USING is not supported", place, "write ON a.column = b.column")
+            raise SqlError(
+                "FULL JOIN … USING of three tables is not supported", place, "write ON a.column = b.column"
+            )
         merged: list[tuple[Source, SourceColumn]] = []
         conditions: list[Condition] = []
         for node in names:

@@ -24,6 +24,7 @@ from millpond.errors import Position, SqlError, SqlNameError, describe_os_error,
 from millpond.frontend.aggregate_calls import name_aggregates
 from millpond.frontend.blocks import check_view, read_query
 from millpond.frontend.catalog import read_table
+from millpond.frontend.common_columns import expand_common_columns
 from millpond.frontend.grouped_subqueries import lift_groups
 from millpond.frontend.guards import guard_statements, guard_text
 from millpond.frontend.intervals import split_intervals
@@ -284,7 +285,7 @@ def _parse_tree(text: str, tokens: list[Token], names: Names) -> exp.Expr:
     if len(trees) != 1 or trees[0] is None:
         raise SqlError("this statement is not understood", position(text, tokens[0].start), "simplify it")
     tree, left_out = expand_shorthands(name_aggregates(trees[0]))
-    left_out |= lift_groups(tree, names)
+    left_out |= expand_common_columns(tree, names) | lift_groups(tree, names)
     left_out |= rewrite_partner_tests(tree, names) | rewrite_scalar_subqueries(tree, names)
     left_out |= rewrite_laterals(tree, names)
     tree = rewrite_limits(rewrite_set_operations(tree))
