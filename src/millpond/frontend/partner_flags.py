@@ -77,6 +77,8 @@ def _rewrite_groups(node: exp.Expr, names: Names) -> set[int]:
         if isinstance(node, exp.In) and isinstance(query, exp.SetOperation) and not query.args.get("with_"):
             _put_below(node, query, _count_values(node), {})
         return left_out
+    if isinstance(node, exp.Exists):
+        left_out |= _drop_limit(query)
     is_single = not query.args.get("group") and has_aggregate_of(query)
     limited = any(query.args.get(key) for key in ("limit", "offset", "distinct", "with_", "qualify"))
     if is_single and not limited:
@@ -99,11 +101,21 @@ def _rewrite_groups(node: exp.Expr, names: Names) -> set[int]:
             return left_out
         if found.equalities and (query.args.get("limit") or not query.args.get("group")):
             return left_out
-        if isinstance(node, exp.Exists):
-            left_out = {start for each in query.expressions for start in list_starts(each)}
-            query.set("expressions", [])
-        _put_below(node, query, len(query.expressions), _move_keys(query, found))
+        if any(each.is_star for each in query.expressions):
+            return left_out
+        width = len(query.expressions)
+        _put_below(node, query, width, _move_keys(query, found))
     return left_out
+
+
+def _drop_limit(query: exp.Select) -> set[int]:
+    """Leave out LIMIT, because a subquery has a row if the first rows of it have one."""
+    limit = query.args.get("limit")
+    number = limit.expression.name if isinstance(limit, exp.Limit) else ""
+    if not number.isdecimal() or int(number) == 0 or query.args.get("offset"):
+        return set()
+    dropped = [query.args.pop(key) for key in ("limit", "order") if query.args.get(key)]
+    return {start for each in dropped for start in list_starts(each)}
 
 
 def _move_keys(query: exp.Select, found: Correlation) -> dict[str, exp.Expr]:
@@ -128,9 +140,6 @@ def _count_values(node: exp.Expr) -> int:
 def _put_below(node: exp.Expr, query: exp.Expr, width: int, moved: dict[str, exp.Expr]) -> None:
     """Let the subquery of a test read a query as a block; ``moved`` are comparisons with its last columns."""
     columns = [_COLUMN.format(i) for i in range(1, width + 1)]
-    if isinstance(query, exp.Select) and not query.expressions:
-        query.set("expressions", [exp.Alias(this=exp.Literal.number(1), alias=make_name("1"))])
-        columns = ["1"]
     every = [make_name(name) for name in (*columns, *moved)]
     block = exp.Subquery(this=query, alias=exp.TableAlias(this=make_name(_ROWS), columns=every))
     shown = [make_column(name, _ROWS) for name in columns] if isinstance(node, exp.In) else [exp.Star()]

@@ -24,8 +24,10 @@ from millpond.frontend.scope import Names
 from millpond.frontend.spark_names import NAME
 from millpond.frontend.statement import AGGREGATES
 from millpond.frontend.subquery_joins import can_join, join_groups, list_starts, make_column, make_name
+from millpond.frontend.versions import asks_for_nearest, is_first_row
 
 _VALUE = "value {} of a subquery"
+_FIRST = "first value"
 _COUNTS = (exp.Count, exp.CountIf, exp.ApproxDistinct)
 _LISTS = (exp.ArrayAgg, exp.ArrayUniqueAgg)
 # What is NULL if one of its operands is.
@@ -72,16 +74,34 @@ def _join_first_rows(tree: exp.Expr, names: Names) -> set[int]:
             continue
         is_first = isinstance(limit, exp.Limit) and limit.expression.name == "1" and query.args.get("order")
         found = find_correlation(query, select, names) if is_first else None
-        if found is None or not found.equalities:
+        if found is None or not (found.is_none or _is_lateral(query, found)):
             continue
         item, alias = query.expressions[0], f"first row {number}"
         left_out |= list_starts(item) - list_starts(item.unalias())
         query.set("expressions", [exp.Alias(this=item.unalias(), alias=make_name(SCALAR))])
         outer = dict.fromkeys(column.name for column in found.list_outer_columns())
         _put(node, make_column(SCALAR, alias), f"scalarsubquery({', '.join(outer)})")
-        lateral = exp.Lateral(this=exp.Subquery(this=query), alias=exp.TableAlias(this=make_name(alias)))
-        select.append("joins", exp.Join(this=lateral, side="LEFT"))
+        written = exp.TableAlias(this=make_name(alias))
+        if found.is_none:
+            join = exp.Join(this=_wrap_value(query, written), side="LEFT", on=exp.true())
+        else:
+            join = exp.Join(this=exp.Lateral(this=exp.Subquery(this=query), alias=written), side="LEFT")
+        select.append("joins", join)
     return left_out
+
+
+def _wrap_value(query: exp.Select, alias: exp.TableAlias) -> exp.Subquery:
+    """A table with the value of a subquery, from the rows of which LIMIT takes ``*``, under another name."""
+    query.expressions[0].set("alias", make_name(_FIRST))
+    inner = exp.Subquery(this=query, alias=exp.TableAlias(this=make_name(_FIRST)))
+    value = exp.Alias(this=make_column(_FIRST, _FIRST), alias=make_name(SCALAR))
+    return exp.Subquery(this=exp.Select(expressions=[value], from_=exp.From(this=inner)), alias=alias)
+
+
+def _is_lateral(query: exp.Select, found: Correlation) -> bool:
+    """Whether LATERAL can find the first row: by equalities, or as the nearest one."""
+    is_equal = not (found.bounds or found.others or found.outside)
+    return is_first_row(query) and (is_equal or asks_for_nearest(query, found))
 
 
 def _is_scalar(node: exp.Subquery) -> bool:

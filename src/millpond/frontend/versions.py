@@ -37,16 +37,14 @@ def join_versions(join: exp.Join, query: exp.Select, alias: exp.TableAlias, name
     Returns the places in the text of what is left out of the tree.
     """
     select = join.parent
-    if not isinstance(select, exp.Select) or not _is_single_row(query):
+    if not isinstance(select, exp.Select) or not is_first_row(query):
         return None
     found = find_correlation(query, select, names)
-    if found is None or found.others or len(found.bounds) != 1:
+    if found is None or not asks_for_nearest(query, found):
         return None
-    ((bound, kind, outer),) = found.bounds
-    first, *rest = query.args["order"].expressions
+    ((_, kind, outer),) = found.bounds
+    rest = query.args["order"].expressions[1:]
     ascending = issubclass(kind, exp.LT | exp.LTE)
-    if not is_same(first.this, bound) or bool(first.args.get("desc")) is not ascending:
-        return None
     left_out = list_starts(query.args.pop("order")) | list_starts(query.args.pop("limit"))
     conditions = [*compare_keys(found, alias.name), *is_in_step(kind, outer, alias.name), *found.outside]
     if join.args.get("on") is not None:
@@ -57,7 +55,17 @@ def join_versions(join: exp.Join, query: exp.Select, alias: exp.TableAlias, name
     return left_out
 
 
-def _is_single_row(query: exp.Select) -> bool:
+def asks_for_nearest(query: exp.Select, found: Correlation) -> bool:
+    """Whether the first row of a subquery in its order is the last one within its only bound."""
+    if found.others or len(found.bounds) != 1:
+        return False
+    ((bound, kind, _),) = found.bounds
+    first = query.args["order"].expressions[0]
+    ascending = issubclass(kind, exp.LT | exp.LTE)
+    return is_same(first.this, bound) and bool(first.args.get("desc")) is ascending
+
+
+def is_first_row(query: exp.Select) -> bool:
     """Whether a subquery is the first row in an order, of rows that it does not group."""
     limit, order = query.args.get("limit"), query.args.get("order")
     if not isinstance(limit, exp.Limit) or order is None or limit.expression.name != "1":
