@@ -86,7 +86,8 @@ def decide_over(query: Query, decide: Callable[[Query], Verdict], prove: bool = 
     if template is not None:
         if not reasons and below is not None and below.outcome == UNBOUNDED:
             reasons = [*below.reasons]  # why the rows below are not bounded
-        found = tuple(reasons) or (Reason(OverCode.REVISED_ROWS, (), None, gap),)
+        shown = f"later results depend on any number of earlier rows, as the witness shows: {gap}"
+        found = tuple(reasons) or (Reason(OverCode.REVISED_ROWS, (), None, shown),)
         assumed = template.assumptions
         return Verdict(UNBOUNDED, found, State(None, None), query, template=template, assumptions=assumed)
     if not reasons:
