@@ -153,3 +153,15 @@ def test_joined_days_are_grouped_by_their_date(spark: SparkSession, tmp_path: Pa
         feed(tmp_path, number, *map(json.dumps, lines))
     days = [f"2024-01-0{day}" for day in (1, 2, 3)]
     assert run(tmp_path) == [(days[0], 12, 8, 1), (days[1], 8, 0, 0), (days[2], 12, 3, 1)]
+
+
+def test_the_last_row_of_each_window_is_joined(spark: SparkSession, tmp_path: Path) -> None:
+    """The greatest timestamp of a window is earlier than the end of the window, which is its time."""
+    query = """
+        WITH last AS (SELECT user, MAX(at) AS at FROM clicks GROUP BY user, window(at, '20 seconds'))
+        SELECT c.user, c.n FROM clicks c JOIN last l ON c.user = l.user AND c.at = l.at;
+    """
+    (tmp_path / "query.sql").write_text(CLICKS + query)
+    feed(tmp_path, 0, ("a", 1, 1), ("a", 2, 15), ("b", 3, 3), ("a", 4, 12))
+    feed(tmp_path, 1, ("b", 5, 25), ("a", 6, 61), ("b", 7, 24), ("a", 8, 61))
+    assert run(tmp_path) == [("a", 2), ("a", 6), ("a", 8), ("b", 3), ("b", 5)]

@@ -15,6 +15,7 @@ from millpond.analysis.reasons import describe_undetermined
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED, Reason, UndeterminedCode, Verdict
 from millpond.plan.state import VALUE_BYTES, Kept, State
 from millpond.query.finite_columns import is_of_relations
+from millpond.query.inner_times import list_inner_times
 from millpond.query.model import (
     And,
     Comparison,
@@ -204,7 +205,8 @@ def open_blocks(query: Query) -> Query:
 def open_table(table: Table) -> Table:
     """The table of a block as if it were a declared stream, with what is known of its rows."""
     columns = tuple(replace(c, of_relations=is_of_relations(table, c.name)) for c in table.columns)
-    return replace(table, columns=columns, block=None, checks=tuple(_list_facts(table)))
+    facts = (*_list_facts(table), *list_inner_times(table))
+    return replace(table, columns=columns, block=None, checks=facts)
 
 
 def _list_facts(table: Table) -> Iterator[Condition]:

@@ -18,7 +18,7 @@ from millpond.query.closure import Closure
 from millpond.query.model import Arithmetic, Expr, Literal, Ref, Select
 from millpond.query.parts import Part, is_threshold
 from millpond.query.trees import is_aggregate
-from millpond.query.types import Domain
+from millpond.query.types import Domain, Family
 
 # The aliases of occurrences with equal timestamps, or within a window of each other.
 TimeGroup = tuple[str, ...]
@@ -226,11 +226,20 @@ class TimeOrder:
         widths: dict[Ref | None, int] = dict.fromkeys(self.time_columns.values(), 0)
         for node in self._closure.nodes:
             time = self.time_columns.get(node.ref.occurrence)
-            if time is not None and node.type.domain is Domain.TIME and node.ref != time:
-                late = self._closure.bound(time, node.ref)
-                if find_time_function(self.part.select, node.ref) is not None and late is not None:
-                    widths[node.ref] = int(late[0])
+            if time is None or node.ref == time:
+                continue
+            late = self._closure.bound(time, node.ref)
+            is_function = find_time_function(self.part.select, node.ref) is not None
+            is_bucket = is_function and node.type.domain is Domain.TIME
+            if late is not None and (is_bucket or self._is_near(node.ref, time)):
+                widths[node.ref] = int(late[0])
         return widths
+
+    def _is_near(self, ref: Ref, time: Ref) -> bool:
+        """Whether it is known of a timestamp of a row that it is near its time, in both directions."""
+        stated = {(edge.difference.left, edge.difference.right) for edge in self.part.edges}
+        is_time = self._closure.nodes[self._closure.index[ref]].type.family is Family.TIME
+        return is_time and {(ref, time), (time, ref)} <= stated
 
     def _position(self, alias: str) -> int:
         """The node of an occurrence's time column in the closure."""
