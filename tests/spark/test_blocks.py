@@ -165,3 +165,18 @@ def test_the_last_row_of_each_window_is_joined(spark: SparkSession, tmp_path: Pa
     feed(tmp_path, 0, ("a", 1, 1), ("a", 2, 15), ("b", 3, 3), ("a", 4, 12))
     feed(tmp_path, 1, ("b", 5, 25), ("a", 6, 61), ("b", 7, 24), ("a", 8, 61))
     assert run(tmp_path) == [("a", 2), ("a", 6), ("a", 8), ("b", 3), ("b", 5)]
+
+
+def test_ranks_of_a_join_in_a_partition_of_its_later_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """The partition closes with the timestamp of the later row, not with that of the earlier one."""
+    query = """
+        SELECT n, earlier FROM (
+          SELECT c.n, e.n AS earlier, ROW_NUMBER() OVER (PARTITION BY c.user, c.at ORDER BY e.at DESC) AS rn
+          FROM clicks c JOIN clicks e
+          ON c.user = e.user AND e.at BETWEEN c.at - INTERVAL 20 SECONDS AND c.at - INTERVAL 1 SECOND)
+        WHERE rn = 1;
+    """
+    (tmp_path / "query.sql").write_text(CLICKS + query)
+    feed(tmp_path, 0, ("a", 1, 1), ("a", 2, 15), ("b", 3, 3), ("a", 4, 12))
+    feed(tmp_path, 1, ("b", 5, 25), ("a", 6, 33), ("b", 7, 24), ("a", 8, 61))
+    assert run(tmp_path) == [(2, 4), (4, 1), (5, 7), (6, 2)]

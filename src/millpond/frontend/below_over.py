@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from millpond.errors import SqlError
-from millpond.frontend.block_tables import build_block_table
+from millpond.frontend.block_tables import BlockTable, build_block_table
 from millpond.frontend.constants import Bound
 from millpond.frontend.expressions import Reader, bind_star_column
 from millpond.frontend.joins import FromClause, Surroundings
@@ -117,23 +117,51 @@ class _Cutter:
 
 
 def build_block_below(
-    clause: FromClause, around: Surroundings, query: Query, columns: Sequence[BlockColumn]
+    node: exp.Select,
+    clause: FromClause,
+    around: Surroundings,
+    query: Query,
+    columns: Sequence[BlockColumn],
 ) -> FromClause:
-    """FROM with one table: the block below window functions."""
+    """FROM with one table: the block below the window functions of a select."""
     alias, number = "rows", 1
     taken = around.taken | {name.lower() for name in around.names}
     while alias.lower() in taken:
         number += 1
         alias = f"rows {number}"
     around.taken.add(alias)
-    made = build_block_table(alias, query, [column.bound.type for column in columns], None)
+    made = _build_table(alias, node, query, columns)
     source = made.source_of(alias, ())
     derived = clause.scope.derived
     derived.setdefault(alias, {}).update({column.name: column for column in made.derived})
     for column, shown in zip(columns, source.columns, strict=True):
         assert shown.ref is not None
-        for node in column.nodes:
-            clause.scope.refer(node, shown.ref)
+        for each in column.nodes:
+            clause.scope.refer(each, shown.ref)
     occurrence = Occurrence(alias, made.table)
     scope = replace(clause.scope, occurrences=(occurrence,), sources=(source,), extended=set())
     return FromClause((occurrence,), (), TRUE, (), scope, source.columns)
+
+
+def _build_table(alias: str, node: exp.Select, query: Query, columns: Sequence[BlockColumn]) -> BlockTable:
+    """The table of a block below window functions: its time is one that they partition by, if possible.
+
+    The rows of a join can be final with several timestamps, and a partition that holds the time closes.
+    """
+    types = [column.bound.type for column in columns]
+    windows = [each for each in node.find_all(exp.Window) if each.args.get("alias") is None]
+    for column in columns:
+        uses = [_find_partitioned(each) for each in column.nodes]
+        if not all(any(window is use for use in uses) for window in windows):
+            continue
+        made = build_block_table(alias, query, types, column.name)
+        if made.table.time == column.name:
+            return made
+    return build_block_table(alias, query, types, None)
+
+
+def _find_partitioned(node: exp.Expr) -> exp.Expr | None:
+    """The window whose partitions a column is a part of."""
+    while node.parent is not None and not isinstance(node.parent, exp.Window):
+        node = node.parent
+    return node.parent if node.arg_key == "partition_by" else None

@@ -392,7 +392,7 @@ def _read_block_below(
     query = build_query([typed], (Term((select,), False),), select.text, select.position)
     for key in ("group", "having", "where"):
         node.set(key, None)
-    return build_block_below(clause, around, query, columns)
+    return build_block_below(node, clause, around, query, columns)
 
 
 def read_plain(statement: Statement, node: exp.Select, around: Surroundings) -> MergedBlock:

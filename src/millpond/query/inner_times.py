@@ -89,7 +89,7 @@ def _find_bound(part: Part, left: Ref, right: Ref) -> int | None:
         time = find_time_column(part.select, bucket.end.occurrence)
         if (left, right) == (time, bucket.end):
             return 0
-        if (left, right) == (bucket.end, time):
+        if time is not None and (left, right) == (bucket.end, time):
             return _find_length(part, bucket, time)
     return None
 
