@@ -11,7 +11,6 @@ from millpond.frontend.spark_functions import to_duckdb
 from millpond.frontend.statement import Statement
 from millpond.query.model import Literal, Scalar
 from millpond.query.types import TIMESTAMP, Family
-from millpond.runtime.row_queries import UncomputableError, query_rows
 
 _OPERATIONS = (exp.Func, exp.DPipe, exp.Bracket)
 # Their values depend on the time zone of the session.
@@ -30,6 +29,8 @@ def fold_constant(statement: Statement, node: exp.Expr) -> Literal | None:
         return None
     if statement.time_zone != "UTC" and node.find(*_OF_ZONE) is not None:
         return None
+    from millpond.runtime.row_queries import UncomputableError, query_rows  # here, as it imports DuckDB
+
     try:
         type_ = find_expression_type(statement, node, node, {})
         is_time = type_.family is Family.TIME
