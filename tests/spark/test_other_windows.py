@@ -1,4 +1,4 @@
-"""Windows of timestamps that are not the time of a stream: the answer of a run is that of Spark in batch."""
+"""Windows of other timestamps than the time, windows of windows, codes of times: the answer of a run is that of Spark in batch."""
 
 from __future__ import annotations
 
@@ -42,6 +42,13 @@ OF_WINDOWS = """
     HAVING COUNT(*) > 1 AND minute(w.start) >= 20;
 """
 
+CODES = """
+    SELECT concat(to_date(at), ' ', lpad(hour(at), 2, '0'), ':', minute(at)) AS h, MEDIAN(level) AS m
+    FROM clicks GROUP BY 1 HAVING COUNT(*) > 1;
+
+    SELECT year(at) * 100 + month(at) AS ym, sym, COUNT(DISTINCT level) AS n FROM clicks GROUP BY ym, sym;
+"""
+
 
 def test_windows_of_other_times_are_those_of_spark(spark: SparkSession) -> None:
     assert examine(spark, CLICKS + QUERIES, seed=1) == (4, [])
@@ -49,3 +56,7 @@ def test_windows_of_other_times_are_those_of_spark(spark: SparkSession) -> None:
 
 def test_windows_of_windows_are_those_of_spark(spark: SparkSession) -> None:
     assert examine(spark, CLICKS + OF_WINDOWS, seed=1) == (4, [])
+
+
+def test_codes_of_times_are_those_of_spark(spark: SparkSession) -> None:
+    assert examine(spark, CLICKS + CODES, seed=1) == (2, [])

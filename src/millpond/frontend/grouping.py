@@ -28,6 +28,7 @@ from millpond.frontend.row_expressions import (
 from millpond.frontend.scope import Scope
 from millpond.frontend.select_items import SelectItem
 from millpond.frontend.time_calls import is_window_call
+from millpond.frontend.time_codes import list_fields
 from millpond.frontend.time_counts import read_function_of_time
 from millpond.query.model import (
     TRUE,
@@ -56,12 +57,17 @@ def read_group_by(scope: Scope, node: exp.Expr | None, items: Sequence[SelectIte
 
 
 def _list_parts(scope: Scope, node: exp.Expr, items: Sequence[SelectItem]) -> list[exp.Expr]:
-    """What a struct or an array is built of, which gives the same groups; any other expression itself."""
+    """What a struct, an array, or a code of a time is built of, which gives the same groups; any other
+    expression itself."""
     target = strip_parentheses(scope.statement, node)
     if isinstance(target, exp.Column) and not target.args.get("table") and not scope.knows(target):
         target = strip_parentheses(scope.statement, find_aliases(items).get(target.name.lower(), target))
     elif isinstance(target, exp.Literal) and target.is_int and 1 <= int(target.name) <= len(items):
         target = strip_parentheses(scope.statement, items[int(target.name) - 1].node)
+    fields = list_fields(scope, target)
+    if fields:
+        mark_as_read(scope.statement, target)
+        return fields
     if not isinstance(target, exp.Struct | exp.Array) or has_aggregate(target):
         return [node]
     values = [each.expression if isinstance(each, exp.PropertyEQ) else each for each in target.expressions]
