@@ -1,4 +1,4 @@
-"""Windows of other times and of windows, and codes of times: the answer of a run is that of Spark in batch."""
+"""Windows of other times and of windows, codes of times: the answer of a run is that of Spark in batch."""
 
 from __future__ import annotations
 

@@ -385,6 +385,7 @@ def _bind_arguments(reader: Reader, call: AggregateCall) -> list[Bound]:
         raise
     except SqlError:
         if owners <= reader.scope.extended and all(map(is_row_expression, call.arguments)):
+            refuse_lifted(reader.scope, call.arguments)
             raise JointArgumentError(reader.scope) from None
         raise
 
