@@ -25,9 +25,12 @@ QUERIES = """
     SELECT o.id, i.sku, 100 DIV i.quantity AS share
     FROM orders o LEFT JOIN LATERAL inline(o.items) AS i ON true WHERE i.quantity <> 0;
 
+    SELECT id, name, value FROM orders
+    LATERAL VIEW stack(2, 'count', size(tags), 'id', id) t AS name, value WHERE value > 0;
+
     SELECT id, tags FROM orders WHERE NOT exists(tags, t -> t > 'A') OR exists(tags, t -> upper(t) = 'A');
 """
 
 
 def test_rows_of_arrays_and_maps_are_those_of_spark(spark: SparkSession) -> None:
-    assert examine(spark, ORDERS + QUERIES, seed=1) == (5, [])
+    assert examine(spark, ORDERS + QUERIES, seed=1) == (6, [])

@@ -19,6 +19,7 @@ from millpond.frontend.joins import FromClause
 from millpond.frontend.lateral_views import OF_ITEM, makes_rows
 from millpond.frontend.row_expressions import find_derived, make_column, mark_as_read
 from millpond.frontend.scope import Scope, Source, SourceColumn
+from millpond.frontend.stack import write_stack_as_array
 from millpond.query.model import Column, Comparison, Condition, Derivation, Literal, Op, Ref
 from millpond.query.types import BOOLEAN, INT, Family, SqlType, nested
 
@@ -62,9 +63,11 @@ def read_lateral_views(node: exp.Select, clause: FromClause) -> FromClause:
 def _read_call(scope: Scope, node: exp.Expr, is_outer: bool) -> tuple[SourceColumn, ...]:
     """The columns of the rows that a call makes."""
     statement, name = scope.statement, _name_call(node)
-    if name.startswith(("STACK", "JSON_TUPLE")):
+    if name.startswith("JSON_TUPLE"):
         raise SqlError(f"the function {name} is not supported", statement.at(node))
     array = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
+    if isinstance(node, exp.Stack):
+        name, array = "INLINE", write_stack_as_array(scope, node)
     found = find_derived(scope, array)
     if found is None:
         message = f"{statement.excerpt(node)} is not supported: its array has to be computed from one table"
@@ -97,7 +100,8 @@ def _read_call(scope: Scope, node: exp.Expr, is_outer: bool) -> tuple[SourceColu
         fields = [("pos", INT), *own]
         type_, elements = _make_struct(fields), "numbered element"
     ref = _derive_elements(scope, alias, column, elements, type_, (spark, duckdb))
-    if not is_outer and not name.endswith("_OUTER"):
+    has_elements = isinstance(array, exp.Array) and array.expressions
+    if not is_outer and not name.endswith("_OUTER") and not has_elements:
         scope.derive(alias, _make_filter(column))
     mark_as_read(statement, node)
     if kind == "ARRAY" and name.startswith("EXPLODE"):

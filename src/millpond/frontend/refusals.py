@@ -27,6 +27,7 @@ _LEAVE = "leave it out"
 _USING = "write USING and OPTIONS"
 _NULLS = "leave it out; aggregates skip NULL"
 _NAME_COLUMNS = "name the columns"
+_ROWS = "write LATERAL VIEW stack(2, 'a', a, 'b', b) t AS name, value, and leave out NULLs in WHERE"
 _PLAIN_STRING = "write it as '…'"
 _TYPED_CONSTANT = "write a constant as DATE '…' or TIMESTAMP '…'; cast a column before it reaches the stream"
 
@@ -53,7 +54,7 @@ _NODES: dict[str, tuple[str, str | None]] = {
         "LATERAL",
         "LATERAL (SELECT … WHERE x = t.y [AND z <= t.w] ORDER BY z DESC LIMIT 1) is supported",
     ),
-    "Pivot": ("PIVOT", None),
+    "Pivot": ("PIVOT", "write an aggregate with FILTER (WHERE …) for each value"),
     "TableSample": ("TABLESAMPLE", None),
     "Version": ("AS OF", None),
     "Lock": ("FOR UPDATE or SHARE", _LEAVE),
@@ -195,6 +196,8 @@ _AFTER_COMMA = frozenset((")", ",", "FROM", "WHERE", "GROUP BY", "HAVING", "UNIO
 def unsupported_error(statement: Statement, node: exp.Expr) -> SqlError:
     """The error for a node that is not supported."""
     name = type(node).__name__
+    if isinstance(node, exp.Pivot) and node.args.get("unpivot"):
+        return _construct_error(statement, node, "UNPIVOT", _ROWS)
     if name in _NODES:
         construct, remedy = _NODES[name]
         if remedy is _SUBQUERY and node.find_ancestor(exp.Where, exp.Having):
