@@ -362,6 +362,10 @@ class _Call:
             call = call.this
         name = _NAMES.get(type(call))
         if name is None:
+            if isinstance(call, AGGREGATES):
+                shown = statement.excerpt(call).partition("(")[0].strip().upper()
+                message = f"{shown}(…) OVER is not supported"
+                raise SqlError(message, statement.at(window), "it is an aggregate of groups: write GROUP BY")
             raise unsupported_error(statement, call)
         kind = WINDOW_FUNCTIONS[name].kind
         if ignore_nulls and kind not in (FunctionKind.OFFSET, FunctionKind.VALUE):
