@@ -404,7 +404,8 @@ def rename_columns(statement: Statement, node: exp.Expr, source: Source, names: 
 def _list_entries(statement: Statement, node: exp.Select) -> Iterator[_Entry]:
     start = node.args.get("from_")
     if start is None:
-        raise SqlError("SELECT without FROM is not supported", statement.at(node), "name a table")
+        remedy = "name a table; rows of constants are a static relation, which CREATE TABLE declares"
+        raise SqlError("SELECT without FROM is not supported", statement.at(node), remedy)
     accept_only(statement, start, "this")
     yield _Entry(_read_table(statement, start.this), None, JoinSide.INNER)
     for join in node.args.get("joins") or ():
