@@ -126,7 +126,18 @@ def _plan_select(select: Select) -> SelectLookups:
     used = [*(item.expression for item in select.items), *after]
     used += [value for step in steps for value in step.values if isinstance(value, Ref)]
     needed = dict.fromkeys(ref for each in used for ref in walk(each) if isinstance(ref, Ref))
+    _refuse_computed(select, [*needed])
     return SelectLookups(base, tuple(steps), before, after, tuple(needed))
+
+
+def _refuse_computed(select: Select, needed: Sequence[Ref]) -> None:
+    """Refuse expressions over a relation that is looked up: its rows have the columns of the database."""
+    for ref in needed:
+        table = select.occurrence(ref.occurrence).table
+        if is_lookup(table) and table.column(ref.column).derivation is not None:
+            message = f"{one_line(str(ref), 60)} is computed from a relation that is looked up: not supported"
+            remedy = "compute it in a view of the database, or read the relation whole: USING jdbc"
+            raise MillpondError(message, select.position, remedy)
 
 
 def _find_key(
@@ -141,6 +152,8 @@ def _find_key(
         for own, other in ((condition.left, condition.right), (condition.right, condition.left)):
             if not isinstance(own, Ref) or own.occurrence != occurrence.alias or own.column in found:
                 continue
+            if occurrence.table.column(own.column).derivation is not None:
+                continue  # the database has no such column
             aliases = aliases_in(other)
             if not aliases or not aliases <= available:
                 continue
@@ -180,7 +193,9 @@ def _missing_key(select: Select, occurrence: Occurrence) -> MillpondError:
             if {occurrence.alias} in sides and all(sides):
                 text = one_line(condition.text, 60)
                 message = f"{name} cannot be looked up by {text}: these values cannot be compared exactly"
-                remedy = "declare both sides as integers, DECIMAL, STRING, DATE or TIMESTAMP"
+                remedy = (
+                    "declare both sides as integers, DECIMAL, STRING, DATE or TIMESTAMP, of the same kind"
+                )
                 return MillpondError(message, condition.position, remedy)
     message = f"{name} cannot be looked up: no equality joins it with the stream"
     remedy = f"add AND stream.column = {name}.column to WHERE, or read it whole: USING jdbc"

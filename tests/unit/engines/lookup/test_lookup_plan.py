@@ -26,6 +26,7 @@ def plan(query: str) -> SelectLookups:
     ("query", "steps"),
     [
         ("SELECT A FROM S, R WHERE A = K", ["R by K"]),
+        ("SELECT S.A FROM S, R WHERE S.C = R.K", ["R by K"]),
         ("SELECT A FROM S, R WHERE S.B = K AND R.L = C AND A = K", ["R by K, L"]),
         ("SELECT A FROM S, R WHERE A + 1 = K AND S.T = K", ["R by K"]),
         ("SELECT A FROM S, R, T WHERE R.K = T.K AND A = T.K2", ["T by K2", "R by K"]),
@@ -54,6 +55,9 @@ def test_conditions_without_lookup_columns_are_tested_first() -> None:
             "SELECT A FROM S, R WHERE S.X = R.X",
             "R cannot be looked up by S.X = R.X: .* cannot be compared exactly",
         ),
+        ("SELECT S.A FROM S, R WHERE S.A = CAST(R.L AS INT)", "cannot be looked up"),
+        ("SELECT S.A, upper(R.L) FROM S, R WHERE S.A = R.K", "is computed from a relation that is looked up"),
+        ("SELECT S.A FROM S, R WHERE S.A = R.K AND R.L > 3", "is computed from a relation that is looked up"),
         ("SELECT A FROM S, R, T WHERE A = K2 AND R.K = K2", "R cannot be looked up by R.K = K2"),
         ("SELECT A FROM S, R WHERE K = 5", "no equality joins it with the stream"),
         ("SELECT A FROM S, R WHERE A = K OR A = 3", "no equality joins it with the stream"),
