@@ -137,6 +137,8 @@ def _decide_rows(query: Query, prove: bool) -> Verdict:
         try:
             return _decide_bounded(query, needs)
         except NoPlanError as gap:
+            if keeps_no_rows(query):
+                return _decide_row_by_row(query)
             return _build_undetermined(
                 query, (describe_undetermined(UndeterminedCode.NO_SYNOPSIS, str(gap)),)
             )

@@ -62,7 +62,17 @@ def asks_for_nearest(query: exp.Select, found: Correlation) -> bool:
     ((bound, kind, _),) = found.bounds
     first = query.args["order"].expressions[0]
     ascending = issubclass(kind, exp.LT | exp.LTE)
-    return is_same(first.this, bound) and bool(first.args.get("desc")) is ascending
+    is_nearest = is_same(_strip_table(query, first.this), _strip_table(query, bound))
+    return is_nearest and bool(first.args.get("desc")) is ascending
+
+
+def _strip_table(query: exp.Select, node: exp.Expr) -> exp.Expr:
+    """An expression without the name of the only table of a subquery, which may be written or left out."""
+    plain = node.copy()
+    if not query.args.get("joins"):
+        for column in plain.find_all(exp.Column):
+            column.set("table", None)
+    return plain
 
 
 def is_first_row(query: exp.Select) -> bool:
