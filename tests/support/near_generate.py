@@ -56,6 +56,7 @@ def _make_atom(rng: random.Random) -> str:
             f"gap {operator} {seconds}",
             f"gap {operator} {seconds}",
             f"gap BETWEEN 1 AND {seconds}",
+            f"ts - {earlier} {operator} INTERVAL {seconds} SECONDS",
             f"gap IS {rng.choice(['', 'NOT '])}NULL",
             f"{earlier} IS {rng.choice(['', 'NOT '])}NULL",
             f"{earlier} {operator} ts - INTERVAL {seconds} SECONDS",

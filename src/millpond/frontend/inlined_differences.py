@@ -1,4 +1,4 @@
-"""Conditions on a column of a merged block that counts the time since an earlier row.
+"""Conditions on a column of a merged block that is, or counts, the time since an earlier row.
 
 ``gap <= 60`` is read as if the block's ``unix_timestamp(ts) - unix_timestamp(LAG(ts) OVER …)`` stood there.
 """
@@ -11,6 +11,7 @@ from millpond.frontend.counted_times import find_differences
 from millpond.frontend.scope import Scope
 from millpond.frontend.time_zones import find_slack
 from millpond.query.model import Ref, Windowed
+from millpond.query.types import INTERVAL_VALUE
 
 
 def inline_differences(scope: Scope, node: exp.Expr) -> exp.Expr:
@@ -49,7 +50,8 @@ def _find_difference(scope: Scope, column: exp.Column) -> exp.Expr | None:
         return None
     made = exp.Paren(this=parse_one(derivation.sql, read="spark"))
     compared = exp.LT(this=made.this.copy(), expression=exp.Literal.number(1))
-    if not find_differences(compared, find_slack(scope.statement.time_zone)):
+    is_length = scope.column(ref).type is INTERVAL_VALUE and isinstance(made.this, exp.Sub)
+    if not is_length and not find_differences(compared, find_slack(scope.statement.time_zone)):
         return None
     for each in [*made.find_all(exp.Column)]:
         each.replace(scope.make_column(Ref(ref.occurrence, each.name), each))

@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.simplify import simplify
 
 from millpond.frontend.counted_times import find_differences
-from millpond.frontend.intervals import read_shift
+from millpond.frontend.intervals import read_interval, read_shift
 from millpond.frontend.time_bounds import TimeDifference
 from millpond.frontend.truncated_times import find_truncated
 from millpond.query.model import Table, Windowed
@@ -151,6 +151,8 @@ def _read_atom(
 def _is_missing_with(node: exp.Expr, time: str, earlier: str, slack: int) -> bool:
     """Whether an expression is NULL exactly if the earlier timestamp is."""
     node = node.unnest()
+    if isinstance(node, exp.Sub) and _is_column(node.this, time) and _is_column(node.expression, earlier):
+        return True
     compared = exp.LT(this=node.copy(), expression=exp.Literal.number(1))
     return _is_column(node, earlier) or bool(_find_differences(compared, time, earlier, slack))
 
@@ -183,7 +185,8 @@ def _count_differences(atom: exp.Expr, slack: int) -> list[TimeDifference]:
 
 
 def _find_plain_difference(atom: exp.Expr, time: str, earlier: str, slack: int) -> TimeDifference | None:
-    """A comparison of the timestamps themselves, plus constants."""
+    """A comparison of the timestamps themselves, plus constants, or of their difference with a length."""
+    atom = _move_earlier(atom)
     kind, (left, right) = type(atom), [_read_side(side, slack) for side in (atom.this, atom.expression)]
     if left is None or right is None:
         return None
@@ -193,6 +196,15 @@ def _find_plain_difference(atom: exp.Expr, time: str, earlier: str, slack: int) 
         return None
     reach, if_far = max(right[1] - left[1], 0), _IF_FAR[kind]
     return TimeDifference(atom.this, atom.expression, (), True, reach, if_far)
+
+
+def _move_earlier(atom: exp.Expr) -> exp.Expr:
+    """``ts - prev > INTERVAL 30 MINUTES`` as ``ts > prev + INTERVAL 30 MINUTES``; others as they are."""
+    difference = atom.this.unnest()
+    if not isinstance(difference, exp.Sub) or read_interval(atom.expression.unnest()) is None:
+        return atom
+    shifted = exp.Add(this=difference.expression.copy(), expression=atom.expression.copy())
+    return type(atom)(this=difference.this.copy(), expression=shifted)
 
 
 def _read_side(node: exp.Expr, slack: int) -> tuple[str, int] | None:

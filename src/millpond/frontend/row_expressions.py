@@ -145,7 +145,8 @@ def make_column(scope: Scope, alias: str, node: exp.Expr) -> Column:
     arguments = tuple(dict.fromkeys(each.name for each in row.find_all(exp.Column)))
     limits = find_limited_column(table, row)
     times = {column.name for column in table.all_columns if column.type.family is Family.TIME}
-    spark, duckdb = row.sql("spark"), _to_duckdb(row, type_, times)
+    numbers = {column.name for column in table.all_columns if column.type.family is Family.NUMBER}
+    spark, duckdb = row.sql("spark"), _to_duckdb(row, type_, times, numbers)
     near = find_near_columns(table, row, find_slack(scope.statement.time_zone))
     rate = find_rate(table, row)
     derivation = Derivation(spark, duckdb, facts, arguments=arguments, limits=limits, near=near, rate=rate)
@@ -197,9 +198,11 @@ def _name(row: exp.Expr, taken: frozenset[str]) -> str:
     return name
 
 
-def _to_duckdb(row: exp.Expr, type_: SqlType, times: Collection[str] = ()) -> str:
+def _to_duckdb(
+    row: exp.Expr, type_: SqlType, times: Collection[str] = (), numbers: Collection[str] = ()
+) -> str:
     """DuckDB's spelling, with a result of the same type."""
-    return f"CAST({to_duckdb(row, times)} AS {type_.names.duckdb})"
+    return f"CAST({to_duckdb(row, times, numbers)} AS {type_.names.duckdb})"
 
 
 def find_expression_type(

@@ -68,6 +68,8 @@ _SAFE: dict[type[exp.Expr], type[exp.Binary]] = {
     exp.SafeSubtract: exp.Sub,
     exp.SafeMultiply: exp.Mul,
 }
+_TIMESTAMPS = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
 _TYPES = {name: type_ for type_, names in _BY_TYPE.items() for name in names.split()}
 # The functions of users, with the types of their values, in the text that is being read.
 _user_functions: ContextVar[Mapping[str, str]] = ContextVar("user_functions", default=MappingProxyType({}))
@@ -103,10 +105,11 @@ def is_unknown_call(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and _find_type_name(node) is None
 
 
-def to_duckdb(node: exp.Expr, times: Collection[str] = ()) -> str:
+def to_duckdb(node: exp.Expr, times: Collection[str] = (), numbers: Collection[str] = ()) -> str:
     """DuckDB's spelling of an expression; ``times`` are the columns that are timestamps.
 
-    Each function of users is another function of its arguments.
+    ``numbers`` are those that are numbers: CAST(epoch AS TIMESTAMP) counts seconds.  Each function of users
+    is another function of its arguments.
     """
 
     def change(each: exp.Expr) -> exp.Expr:
@@ -125,6 +128,8 @@ def to_duckdb(node: exp.Expr, times: Collection[str] = ()) -> str:
             seconds = exp.Anonymous(this="epoch", expressions=[each.this])
             is_double = each.to.this is exp.DType.DOUBLE
             return seconds if is_double else exp.Cast(this=exp.Floor(this=seconds), to=each.to)
+        if isinstance(each, exp.Cast) and each.to.this in _TIMESTAMPS and _is_number(each.this, numbers):
+            return exp.Anonymous(this="timestamp_seconds", expressions=[each.this])
         if isinstance(each, exp.FromJson):
             return _write_from_json(each)
         if isinstance(each.args.get("format"), exp.Literal) and "'" in each.text("format"):
@@ -142,6 +147,18 @@ def to_duckdb(node: exp.Expr, times: Collection[str] = ()) -> str:
         return exp.Paren(this=maybe_parse(text, dialect="duckdb"))
 
     return str(node.transform(change).sql("duckdb"))
+
+
+def _is_number(node: exp.Expr, numbers: Collection[str]) -> bool:
+    """Whether an expression is a number by its form; ``numbers`` are the columns that are numbers."""
+    node = node.unnest()
+    if isinstance(node, exp.Column):
+        return node.name in numbers
+    if isinstance(node, _ARITHMETIC):
+        return _is_number(node.this, numbers) and _is_number(node.expression, numbers)
+    if isinstance(node, exp.Cast):
+        return node.to.this in exp.DataType.NUMERIC_TYPES
+    return isinstance(node, exp.Literal) and not node.is_string
 
 
 def _unquote_format(node: exp.Expr) -> exp.Expr:

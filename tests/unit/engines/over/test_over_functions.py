@@ -79,6 +79,16 @@ def test_rows_that_are_read_where_they_are_near(seed: int) -> None:
             compared += 1
 
 
+@pytest.mark.parametrize(
+    "shown",
+    ["CASE WHEN gap IS NULL OR gap > INTERVAL 2 SECONDS THEN 1 ELSE 0 END", "gap <= INTERVAL 1 SECOND"],
+)
+def test_a_gap_that_is_a_length_of_time(shown: str) -> None:
+    rows = "SELECT u, y, ts - LAG(ts) OVER (PARTITION BY u ORDER BY ts) AS gap FROM s"
+    where = "" if shown.startswith("CASE") else f" WHERE {shown}"
+    _compare(f"WITH p AS ({rows}) SELECT u, y{'' if where else f', {shown} AS f'} FROM p{where}")
+
+
 def test_an_earlier_time_that_only_has_to_be_there() -> None:
     verdict = check(
         f"{CATALOG} SELECT y, f FROM (SELECT y, LAG(ts) OVER w AS prev, LAG(x) OVER w AS f FROM s "
