@@ -40,6 +40,7 @@ from millpond.analysis.verdict import (
     Verdict,
 )
 from millpond.analysis.violations import Failure
+from millpond.analysis.witness.effort import limit_effort
 from millpond.analysis.witness.model import WitnessTemplate
 from millpond.analysis.witness.search import SearchBudget, find_witness
 from millpond.analysis.witness.source import WitnessSource, find_having_constants
@@ -102,7 +103,8 @@ def decide(query: Query, prove: bool = True) -> Verdict:
     """
     if depends_on_current_time(query):
         return decide_at_current_time(query, partial(_decide_rows, prove=False))
-    return _decide_rows(query, prove)
+    with limit_effort():
+        return _decide_rows(query, prove)
 
 
 def _decide_rows(query: Query, prove: bool) -> Verdict:

@@ -10,13 +10,14 @@ from decimal import Decimal
 from itertools import islice, product
 from typing import Any
 
+from millpond.analysis.witness.effort import evaluate_limited
 from millpond.analysis.witness.realise import make_number
 from millpond.query.evaluate import Row
 from millpond.query.model import Column, Literal, Query, Table
 from millpond.query.trace import Source, list_conditions, list_derivations
 from millpond.query.trees import walk
 from millpond.query.types import Family
-from millpond.runtime.query_sql import World, evaluate_worlds
+from millpond.runtime.query_sql import World
 
 FIRST = datetime(2000, 1, 1)
 # The time between two rows: longer than a calendar year, unless the witness is very large.
@@ -72,7 +73,9 @@ def find_base_rows(
             candidates.append(candidate)
     seconds = timedelta(seconds=1)
     pairs = list(product(candidates, ((1, seconds), (3, seconds), (3, STEP))))
-    answers = evaluate_worlds(query, [{}, *(_repeat_rows(tables, rows, *spacing) for rows, spacing in pairs)])
+    answers = evaluate_limited(
+        query, [{}, *(_repeat_rows(tables, rows, *spacing) for rows, spacing in pairs)]
+    )
     found: list[dict[str, Row]] = []
     for (rows, _), answer in zip(pairs, answers[1:], strict=True):
         if answer != answers[0] and rows not in found:
@@ -102,7 +105,7 @@ def find_changed_rows(
         last = {**first[stream], **later, **({table.time: FIRST + STEP} if table.time else {})}
         world = _repeat_rows(tables, first, 1, STEP)
         worlds.append({**world, stream: [*world[stream], last]})
-    empty, *answers = evaluate_worlds(query, [{}, *worlds])
+    empty, *answers = evaluate_limited(query, [{}, *worlds])
     found = [pair for pair, answer in zip(pairs, answers, strict=True) if answer != empty]
     return found[:_MOST_BASES]
 
@@ -166,5 +169,7 @@ def _list_choices(query: Query, tables: Mapping[str, Table]) -> dict[Family, lis
 
 
 def _convert(column: Column, value: Any) -> Any:
-    """The value in the type of a column."""
+    """The value in the type of a column; a text that is no number is 1."""
+    if isinstance(value, str) and column.type.family is Family.NUMBER:
+        value = int(value) if value.isdecimal() and value.isascii() else 1
     return make_number(value, column.type) if column.type.family is Family.NUMBER else value

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from itertools import islice, permutations, product
 
 from millpond.analysis.witness.base_rows import FIRST, SPAN, STEP, find_base_rows, shift_value
+from millpond.analysis.witness.effort import evaluate_limited
 from millpond.analysis.witness.model import StreamRow, Witness
 from millpond.analysis.witness.whole_queries import (
     CONFIRMED,
@@ -26,7 +27,6 @@ from millpond.query.evaluate import Row
 from millpond.query.model import Column, Query, Table
 from millpond.query.trace import Source, find_compared_columns, find_equal_columns
 from millpond.query.types import Domain, Family
-from millpond.runtime.query_sql import evaluate_worlds
 from millpond.runtime.row_queries import UncomputableError
 
 _SMALL = 2
@@ -170,7 +170,7 @@ def _try(query: Query, templates: Sequence[CrossTemplate]) -> tuple[list[CrossTe
             trials.append((template, try_all(witness)))
     if not trials:
         return [], []
-    answers = evaluate_worlds(query, [world for _, trial in trials for world in trial.worlds])
+    answers = evaluate_limited(query, [world for _, trial in trials for world in trial.worlds])
     found, retracting, first = [], [], 0
     for template, trial in trials:
         own = answers[first : first + len(trial.worlds)]

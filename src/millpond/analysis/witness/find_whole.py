@@ -33,10 +33,18 @@ def find_whole_template(query: Query, known: Iterable[WitnessTemplate | None] = 
             return found
     found = _find_template(*asked)
     if found is not None and _is_observed_on_the_way(query, found):
-        answers = found.observe_answers()
-        found = answers if is_confirmed_in_large(query, answers) else found
+        found = _observe_answers(query, found)
     _latest.append((asked, found))
     return found
+
+
+def _observe_answers(query: Query, template: WitnessTemplate) -> WitnessTemplate:
+    """The template with whole answers observed, if it is confirmed so."""
+    answers = template.observe_answers()
+    try:
+        return answers if is_confirmed_in_large(query, answers) else template
+    except UncomputableError:
+        return template
 
 
 def _is_observed_on_the_way(query: Query, template: WitnessTemplate) -> bool:

@@ -17,6 +17,7 @@ from itertools import islice, pairwise, product
 from typing import Any
 
 from millpond.analysis.witness.base_rows import FIRST, SPAN, STEP
+from millpond.analysis.witness.effort import evaluate_limited
 from millpond.analysis.witness.model import StreamRow, Witness
 from millpond.analysis.witness.recurring_values import list_template_assumptions
 from millpond.analysis.witness.sample_choices import SampleChoices, find_sources
@@ -34,7 +35,6 @@ from millpond.query.model import TRUE, Aggregate, Literal, Query, Table
 from millpond.query.trace import Source, find_equal_columns, list_blocks, list_conditions, list_selects
 from millpond.query.trees import is_aggregate, refs, walk
 from millpond.query.window_functions import find_offset
-from millpond.runtime.query_sql import evaluate_worlds
 from millpond.runtime.row_queries import UncomputableError
 
 _SMALL = 3
@@ -257,7 +257,7 @@ class _Search:
                 worlds.append(world)
         if not usable:
             return
-        empty, *answers = evaluate_worlds(_drop_filters(self._query), [{}, *worlds])
+        empty, *answers = evaluate_limited(_drop_filters(self._query), [{}, *worlds])
         scores = [(-_count_values(answer) if answer != empty else 1) for answer in answers]
         by_key: dict[str, tuple[int, SampledTemplate]] = {}
         for each, score in zip(usable, scores, strict=True):
@@ -302,7 +302,7 @@ class _Search:
                 trials.append((template, try_all(witness)))
         if not trials:
             return []
-        answers = evaluate_worlds(self._query, [world for _, trial in trials for world in trial.worlds])
+        answers = evaluate_limited(self._query, [world for _, trial in trials for world in trial.worlds])
         found, first = [], 0
         for template, trial in trials:
             if trial.is_confirmed(answers[first : first + len(trial.worlds)]):

@@ -23,6 +23,7 @@ from millpond.analysis.witness.base_rows import (
     find_changed_rows,
     shift_value,
 )
+from millpond.analysis.witness.effort import evaluate_limited
 from millpond.analysis.witness.model import StreamRow, Witness, WitnessTemplate
 from millpond.analysis.witness.whole_queries import (
     CONFIRMED,
@@ -52,7 +53,6 @@ from millpond.query.trace import (
 from millpond.query.trees import is_aggregate, refs
 from millpond.query.types import Domain
 from millpond.query.window_functions import FunctionKind, find_kind, find_offset
-from millpond.runtime.query_sql import evaluate_worlds
 from millpond.runtime.row_queries import UncomputableError
 
 _SMALL = 3  # optional rows of the witnesses that are tried first
@@ -272,7 +272,7 @@ class _Search:
             witness = template.build(n)
             if keeps_declarations(template) and respects_checks(self.tables, witness):
                 trials.append((template, try_all(witness)))
-        answers = evaluate_worlds(self.query, [world for _, trial in trials for world in trial.worlds])
+        answers = evaluate_limited(self.query, [world for _, trial in trials for world in trial.worlds])
         found, first = [], 0
         for template, trial in trials:
             own = answers[first : first + len(trial.worlds)]

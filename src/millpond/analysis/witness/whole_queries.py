@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
+from millpond.analysis.witness.effort import evaluate_limited
 from millpond.analysis.witness.model import EXHAUSTIVE, StreamRow, Witness, WitnessTemplate
 from millpond.query.evaluate import Row, compile_condition
 from millpond.query.model import Query, Table
 from millpond.query.types import Family
-from millpond.runtime.query_sql import World, evaluate_worlds
+from millpond.runtime.query_sql import World
 
 # How many pairs of subsets that differ in one row, and how many other subsets, are tried of a large witness.
 _FLIPS = 16
@@ -31,7 +32,7 @@ def is_confirmed_whole(query: Query, witness: Witness, seed: int = 0) -> bool:
     Up to EXHAUSTIVE rows on all subsets, above on a sample.
     """
     trial = _choose_worlds(witness, seed)
-    return trial.is_confirmed(evaluate_worlds(query, trial.worlds))
+    return trial.is_confirmed(evaluate_limited(query, trial.worlds))
 
 
 def is_confirmed_in_large(query: Query, template: WitnessTemplate) -> bool:
@@ -54,7 +55,7 @@ def is_retracting_whole(query: Query, witness: Witness, seed: int = 0) -> bool:
     A bounded query may take back its last few rows; only a large witness tells the difference.
     """
     trial = Trial(witness, _choose_flips(len(witness.universe), random.Random(seed)), ())
-    return trial.is_retracting(evaluate_worlds(query, trial.worlds))
+    return trial.is_retracting(evaluate_limited(query, trial.worlds))
 
 
 def _choose_worlds(witness: Witness, seed: int) -> Trial:
@@ -70,7 +71,9 @@ def _choose_worlds(witness: Witness, seed: int) -> Trial:
         ends = [k for k in range(n) if (one ^ other) >> k & 1]
         tried += [(s, k) for s in (one, other) for k in (ends[-1], ends[0])]
     halves = _list_halves(n)
-    tried += [(s, k) for pair in halves for s in pair for k in range(0, n, 3)]
+    # Probes of many rows are tried in fewer places.
+    step = max(3, n * sum(map(len, witness.probes)) // _MOST_PROBE_ROWS)
+    tried += [(s, k) for pair in halves for s in pair for k in range(0, n, min(step, n // 2))]
     return Trial(witness, tried, [*apart, *halves])
 
 
