@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from millpond.frontend.parse import parse
-from millpond.query.model import Comparison, Literal
+from millpond.query.expressions import Comparison, Literal
 from millpond.query.types import Domain, Family
 
 EXPRESSIONS = {

@@ -32,7 +32,7 @@ from millpond.query.evaluate import (
     compile_expression,
     compile_result_row,
 )
-from millpond.query.model import TRUE, Aggregate, And, Condition, Expr, Ref
+from millpond.query.expressions import TRUE, Aggregate, And, Condition, Expr, Ref
 from millpond.query.parts import THRESHOLD, Part
 from millpond.query.trees import conjuncts, find_aggregates, is_aggregate, refs
 

@@ -35,17 +35,8 @@ from millpond.query.aggregate_functions import (
 )
 from millpond.query.closure import Difference, Node
 from millpond.query.difference_bounds import to_column_and_shift
-from millpond.query.model import (
-    Aggregate,
-    Arithmetic,
-    Column,
-    Expr,
-    Literal,
-    Negation,
-    Occurrence,
-    Ref,
-    Table,
-)
+from millpond.query.expressions import Aggregate, Arithmetic, Expr, Literal, Negation, Ref
+from millpond.query.model import Column, Occurrence, Table
 from millpond.query.parts import THRESHOLD, Part, add_column, type_of
 from millpond.query.split_parts import split_unconnected
 from millpond.query.split_products import list_terms

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from millpond.analysis.violations import Failure
 from millpond.query.derived_names import strip_mark
-from millpond.query.model import Column, Occurrence, Query, Ref, Select
+from millpond.query.expressions import Ref
+from millpond.query.model import Column, Occurrence, Query, Select
 from millpond.query.parts import collect_derived_facts
 from millpond.query.trees import map_occurrences, refs
 from millpond.query.types import Family

@@ -14,23 +14,10 @@ from dataclasses import replace
 from millpond.analysis.reasons import describe_undetermined
 from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED, Reason, UndeterminedCode, Verdict
 from millpond.plan.state import VALUE_BYTES, Kept, State
+from millpond.query.expressions import And, Comparison, Condition, Expr, Literal, Op, Or, Ref
 from millpond.query.finite_columns import is_of_relations
 from millpond.query.inner_times import list_inner_times
-from millpond.query.model import (
-    And,
-    Comparison,
-    Condition,
-    Expr,
-    Literal,
-    Occurrence,
-    Op,
-    Or,
-    Query,
-    Ref,
-    Select,
-    Subquery,
-    Table,
-)
+from millpond.query.model import Occurrence, Query, Select, Subquery, Table
 from millpond.query.parts import collect_derived_facts
 from millpond.query.result_times import find_final_buckets, is_revised
 from millpond.query.trees import (

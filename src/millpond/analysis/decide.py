@@ -56,7 +56,8 @@ from millpond.query.aggregate_functions import Memory, find_memory
 from millpond.query.buckets import find_time_function
 from millpond.query.calendar import find_closing_unit
 from millpond.query.current_time import depends_on_current_time
-from millpond.query.model import TRUE, Aggregate, Query, Ref, Select
+from millpond.query.expressions import TRUE, Aggregate, Ref
+from millpond.query.model import Query, Select
 from millpond.query.normalize import TooManyParts
 from millpond.query.parts import Part
 from millpond.query.time_order import find_result_keys, find_time_columns, is_timed

@@ -32,7 +32,8 @@ from millpond.analysis.verdict import (
 )
 from millpond.plan.over import FunctionNeed, OverPlan, compute_over_state, find_over_delay
 from millpond.plan.state import State
-from millpond.query.model import Item, Occurrence, Query, Ref, Select, Subquery, Term
+from millpond.query.expressions import Ref
+from millpond.query.model import Item, Occurrence, Query, Select, Subquery, Term
 from millpond.query.normalize import TooManyParts
 from millpond.query.result_times import is_revised
 from millpond.query.trees import is_aggregate, is_projection, map_occurrences

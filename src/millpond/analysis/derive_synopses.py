@@ -30,7 +30,8 @@ from millpond.plan.synopses import (
     ZonePattern,
     zone_size,
 )
-from millpond.query.model import Query, Ref, Select
+from millpond.query.expressions import Ref
+from millpond.query.model import Query, Select
 from millpond.query.parts import Part, is_threshold
 from millpond.query.trees import is_aggregate, item_refs
 

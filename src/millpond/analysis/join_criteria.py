@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from millpond.analysis.regions import Bools, JoinRegions
 from millpond.analysis.violations import MovingColumns, Violation, ViolationCode
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 
 # --- theorems ----------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from millpond.analysis.self_joins import (
 from millpond.analysis.time_criteria import decide_counted_join_in_time, decide_existence_join_in_time
 from millpond.analysis.violations import Failure, Violation, ViolationCode
 from millpond.plan.needs import Need
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.query.parts import Part
 from millpond.query.time_order import is_timed
 

@@ -21,19 +21,8 @@ from millpond.plan.state import KeptColumn
 from millpond.plan.synopsis_bound import describe_column
 from millpond.query.buckets import find_bucket
 from millpond.query.calendar import Count
-from millpond.query.model import (
-    And,
-    Condition,
-    Frame,
-    FrameUnit,
-    Item,
-    Occurrence,
-    Ref,
-    Select,
-    Table,
-    Windowed,
-    WindowFunction,
-)
+from millpond.query.expressions import And, Condition, Ref
+from millpond.query.model import Frame, FrameUnit, Item, Occurrence, Select, Table, Windowed, WindowFunction
 from millpond.query.parts import Part, split_disjunctions, split_into_parts
 from millpond.query.trace import find_used_columns
 from millpond.query.trees import conjuncts, refs, rename_refs, renaming

@@ -18,7 +18,8 @@ from millpond.analysis.join_criteria import (
 )
 from millpond.analysis.regions import JoinRegions
 from millpond.analysis.violations import ViolationCode
-from millpond.query.model import Ref, Select
+from millpond.query.expressions import Ref
+from millpond.query.model import Select
 from millpond.query.parts import Part
 from millpond.query.time_order import TimeGroup, TimeOrder, find_result_keys
 from millpond.query.trees import is_aggregate, item_refs

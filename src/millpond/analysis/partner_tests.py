@@ -15,18 +15,9 @@ from millpond.analysis.regions import JoinRegions
 from millpond.analysis.time_criteria import decide_existence_join_in_time
 from millpond.analysis.violations import Failure, Violation, ViolationCode
 from millpond.plan.needs import Need, PartnerNeeds
+from millpond.query.expressions import And, Condition, Ref
 from millpond.query.implied import find_implied_conditions
-from millpond.query.model import (
-    And,
-    Condition,
-    Item,
-    NullRow,
-    Occurrence,
-    PartnerTest,
-    Ref,
-    Select,
-    SemiJoin,
-)
+from millpond.query.model import Item, NullRow, Occurrence, PartnerTest, Select, SemiJoin
 from millpond.query.parts import Part, split_into_parts
 from millpond.query.time_order import TimeOrder, find_time_column
 from millpond.query.trees import aliases_in, conjuncts, refs, rename_refs, renaming

@@ -23,7 +23,8 @@ from millpond.plan.needs import Need, PartnerWait
 from millpond.plan.partner_waits import find_compared_classes
 from millpond.query.aggregate_functions import Memory, find_memory, ignores_duplicates
 from millpond.query.buckets import find_time_function
-from millpond.query.model import TRUE, And, Condition, Occurrence, PartnerTest, Ref, Select, SemiJoin
+from millpond.query.expressions import TRUE, And, Condition, Ref
+from millpond.query.model import Occurrence, PartnerTest, Select, SemiJoin
 from millpond.query.parts import Part, split_into_parts
 from millpond.query.time_order import TimeOrder, find_time_column
 from millpond.query.trees import aliases_in, conjuncts, find_aggregates, is_aggregate, item_refs, refs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millpond.query.evaluate import compile_condition
-from millpond.query.model import Comparison, Condition, Literal, Op, Or, Ref
+from millpond.query.expressions import Comparison, Condition, Literal, Op, Or, Ref
 from millpond.query.trees import conjuncts, refs
 
 _UPPER = (Op.LT, Op.LE, Op.EQ)

@@ -11,7 +11,8 @@ from millpond.analysis.violations import Failure, ViolationCode
 from millpond.query.aggregate_functions import Memory, find_memory
 from millpond.query.buckets import find_bucket
 from millpond.query.derived_names import strip_mark
-from millpond.query.model import Comparison, Op, Query, Ref, Select
+from millpond.query.expressions import Comparison, Op, Ref
+from millpond.query.model import Query, Select
 from millpond.query.parts import Part, is_threshold
 from millpond.query.time_order import TimeOrder, find_result_keys
 from millpond.query.variants import NoVariantsError, VariantGap

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millpond.query.closure import Closure
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.query.parts import THRESHOLD, Part
 from millpond.query.time_order import TimeOrder
 from millpond.query.types import Domain

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from millpond.analysis.verdict import BOUNDED, Verdict
 from millpond.plan.state import Kept, State
-from millpond.query.model import TRUE, Item, Query, Select, Term
+from millpond.query.expressions import TRUE
+from millpond.query.model import Item, Query, Select, Term
 from millpond.query.result_times import find_extended
 from millpond.query.trees import conjunction, conjuncts, find_aggregates, is_aggregate
 

@@ -17,7 +17,8 @@ from millpond.analysis.partner_tests import (
 from millpond.analysis.partner_waits import find_joined_needs, find_waiting_needs, split_wait
 from millpond.analysis.violations import Failure, ViolationCode
 from millpond.plan.needs import Need, PartnerNeeds
-from millpond.query.model import Aggregate, Comparison, IsNull, Literal, Select
+from millpond.query.expressions import Aggregate, Comparison, IsNull, Literal
+from millpond.query.model import Select
 from millpond.query.parts import Part, split_disjunctions, split_into_parts
 from millpond.query.split_parts import split_by_values
 from millpond.query.time_order import find_result_keys, is_timed

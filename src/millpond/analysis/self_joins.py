@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from millpond.analysis.violations import Violation
 from millpond.query.closure import Closure
-from millpond.query.model import Comparison, Condition, Literal, Op, Ref
+from millpond.query.expressions import Comparison, Condition, Literal, Op, Ref
 from millpond.query.parts import Part, add_literal, replace_occurrence
 
 # Pieces tried before giving up; their number is exponential in the number of columns.

@@ -14,15 +14,8 @@ from dataclasses import replace
 
 from millpond.analysis.over import WindowedSource, list_windowed
 from millpond.analysis.rank_filters import admits_first, find_rank_limit
-from millpond.query.model import (
-    Aggregate,
-    Occurrence,
-    Query,
-    Ref,
-    Select,
-    Term,
-    WindowFunction,
-)
+from millpond.query.expressions import Aggregate, Ref
+from millpond.query.model import Occurrence, Query, Select, Term, WindowFunction
 from millpond.query.trees import (
     conjunction,
     conjuncts,

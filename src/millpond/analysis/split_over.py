@@ -10,20 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from millpond.query.model import (
-    And,
-    Column,
-    Condition,
-    Item,
-    Occurrence,
-    Query,
-    Ref,
-    Select,
-    Subquery,
-    Table,
-    Term,
-    Windowed,
-)
+from millpond.query.expressions import And, Condition, Ref
+from millpond.query.model import Column, Item, Occurrence, Query, Select, Subquery, Table, Term, Windowed
 from millpond.query.trace import find_used_columns
 from millpond.query.trees import conjuncts, is_projection, map_occurrences, refs, rename_refs, renaming
 

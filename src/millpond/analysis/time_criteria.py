@@ -26,7 +26,7 @@ from millpond.analysis.join_criteria import (
 )
 from millpond.analysis.regions import Bools, JoinRegions
 from millpond.analysis.violations import MovingColumns, Violation, ViolationCode
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 
 # The direction of a join's requirement: the lower side should be small, the upper side large.
 SMALL, LARGE = 0, 1

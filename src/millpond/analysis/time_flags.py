@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from millpond.query.model import (
+from millpond.query.expressions import (
     And,
     Arithmetic,
     Comparison,

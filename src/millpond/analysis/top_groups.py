@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from millpond.analysis.over import WindowedSource, list_windowed
 from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, State
-from millpond.query.model import TRUE, Aggregate, Expr, Query, Ref, Select, SortKey, Subquery, WindowFunction
+from millpond.query.expressions import TRUE, Aggregate, Expr, Ref
+from millpond.query.model import Query, Select, SortKey, Subquery, WindowFunction
 from millpond.query.normalize import find_non_null, push_negations
 from millpond.query.trees import conjuncts, is_aggregate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from millpond.query.model import Aggregate, Ref
+from millpond.query.expressions import Aggregate, Ref
 from millpond.query.parts import Part
 
 

@@ -21,7 +21,7 @@ from millpond.frontend.scope import Scope
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.query.aggregate_functions import ORDERED
-from millpond.query.model import Literal, Ref
+from millpond.query.expressions import Literal, Ref
 from millpond.query.types import decimal
 
 # Functions that sqlglot does not know, or has no node for.

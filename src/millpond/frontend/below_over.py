@@ -19,7 +19,8 @@ from millpond.frontend.joins import FromClause, Surroundings
 from millpond.frontend.projections import bind_part
 from millpond.frontend.scope import SourceColumn
 from millpond.frontend.time_calls import pick_edge
-from millpond.query.model import TRUE, Expr, Occurrence, Query
+from millpond.query.expressions import TRUE, Expr
+from millpond.query.model import Occurrence, Query
 from millpond.query.types import WINDOW
 
 

@@ -9,21 +9,8 @@ from datetime import timedelta
 from millpond.frontend.scope import Path, Source, SourceColumn
 from millpond.query.buckets import find_time_function
 from millpond.query.calendar import LONGEST, TimeFunction
-from millpond.query.model import (
-    Arithmetic,
-    Column,
-    Comparison,
-    Derivation,
-    Item,
-    Literal,
-    Op,
-    OutputColumn,
-    Query,
-    Ref,
-    Select,
-    Subquery,
-    Table,
-)
+from millpond.query.expressions import Arithmetic, Comparison, Literal, Op, Ref
+from millpond.query.model import Column, Derivation, Item, OutputColumn, Query, Select, Subquery, Table
 from millpond.query.result_times import Moment, find_final_buckets, find_moments
 from millpond.query.trees import is_aggregate, refs, rename_refs
 from millpond.query.types import INTERVAL, STRING, TIME_VALUE, TIMESTAMP, WINDOW, Domain, SqlType

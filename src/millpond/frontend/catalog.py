@@ -16,7 +16,8 @@ from millpond.frontend.scope import Scope, list_names, read_name, read_table_nam
 from millpond.frontend.statement import Statement
 from millpond.frontend.suggestions import suggest_name
 from millpond.query.durations import parse_duration, parse_rate
-from millpond.query.model import Column, Condition, Occurrence, Ref, SourceSpec, Table, time_columns
+from millpond.query.expressions import Condition, Ref
+from millpond.query.model import Column, Occurrence, SourceSpec, Table, time_columns
 from millpond.query.types import MAX_PRECISION, PLAIN_TYPES, STRING, SqlType, decimal, nested
 
 # sqlglot's own names of the types, for example TEXT for STRING and TIMESTAMPTZ for TIMESTAMP.

@@ -26,7 +26,7 @@ from millpond.frontend.solve import Solver
 from millpond.frontend.time_calls import find_window_width
 from millpond.frontend.time_comparisons import compare_as_times, compare_formats
 from millpond.frontend.time_differences import split_time_difference
-from millpond.query.model import (
+from millpond.query.expressions import (
     And,
     Arithmetic,
     Comparison,
@@ -39,8 +39,8 @@ from millpond.query.model import (
     Or,
     Ref,
     Truth,
-    Windowed,
 )
+from millpond.query.model import Windowed
 from millpond.query.types import INTERVAL_VALUE, STRING, WINDOW, Family
 
 _OPS: dict[type[exp.Expr], Op] = {

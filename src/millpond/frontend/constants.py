@@ -10,7 +10,7 @@ from millpond.errors import SqlTypeError
 from millpond.frontend import literals
 from millpond.frontend.refusals import accept_only, unsupported_error
 from millpond.frontend.statement import Statement
-from millpond.query.model import Expr, Literal
+from millpond.query.expressions import Expr, Literal
 from millpond.query.types import STRING, Family, SqlType
 
 _TIME_PARSERS = {

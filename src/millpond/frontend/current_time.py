@@ -19,18 +19,8 @@ from millpond.frontend.joins import FromClause, Surroundings
 from millpond.frontend.row_expressions import mark_as_read
 from millpond.frontend.scope import Scope
 from millpond.query.current_time import CLOCK, find_now, is_clock
-from millpond.query.model import (
-    TRUE,
-    Comparison,
-    Condition,
-    Join,
-    JoinSide,
-    Occurrence,
-    Op,
-    Ref,
-    Select,
-    Term,
-)
+from millpond.query.expressions import TRUE, Comparison, Condition, Op, Ref
+from millpond.query.model import Join, JoinSide, Occurrence, Select, Term
 
 _MOMENTS = (exp.CurrentTimestamp, exp.CurrentTimestampLTZ, exp.Localtimestamp)
 _DAYS = (exp.CurrentDate,)

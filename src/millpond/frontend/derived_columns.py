@@ -8,7 +8,8 @@ from dataclasses import replace
 from millpond.errors import SqlError, one_line
 from millpond.frontend.scope import Scope
 from millpond.frontend.time_calls import find_time_function
-from millpond.query.model import Column, Condition, IsNull, Not, Occurrence, Ref, Select, Term
+from millpond.query.expressions import Condition, IsNull, Not, Ref
+from millpond.query.model import Column, Occurrence, Select, Term
 from millpond.query.trees import map_occurrences
 from millpond.query.types import TIMESTAMP
 

@@ -16,8 +16,9 @@ from sqlglot import exp
 from millpond.frontend.intervals import read_number
 from millpond.frontend.row_facts import find_range, is_positive_remainder, read_value
 from millpond.frontend.time_fields import count_field_values
+from millpond.query.expressions import Comparison, Condition, Literal, Op, Or, Ref
 from millpond.query.finite_columns import count_steps, count_values_up_to
-from millpond.query.model import Comparison, Condition, Literal, Op, Or, Ref, Table
+from millpond.query.model import Table
 from millpond.query.trees import conjuncts
 from millpond.query.types import INTEGERS, STRING, Domain, Family, SqlType
 

@@ -20,7 +20,8 @@ from millpond.frontend.lateral_views import OF_ITEM, makes_rows
 from millpond.frontend.row_expressions import find_derived, make_column, mark_as_read
 from millpond.frontend.scope import Scope, Source, SourceColumn
 from millpond.frontend.stack import write_stack_as_array
-from millpond.query.model import Column, Comparison, Condition, Derivation, Literal, Op, Ref
+from millpond.query.expressions import Comparison, Condition, Literal, Op, Ref
+from millpond.query.model import Column, Derivation
 from millpond.query.types import BOOLEAN, INT, Family, SqlType, nested
 
 _HAS_ELEMENTS = " has elements"

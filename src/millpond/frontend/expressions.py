@@ -30,17 +30,8 @@ from millpond.frontend.spark_names import NAME
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.frontend.time_calls import pick_edge, read_time_call
 from millpond.frontend.time_counts import read_function_of_time
-from millpond.query.model import (
-    Aggregate,
-    Arithmetic,
-    Column,
-    Comparison,
-    Derivation,
-    Literal,
-    Negation,
-    Op,
-    Ref,
-)
+from millpond.query.expressions import Aggregate, Arithmetic, Comparison, Literal, Negation, Op, Ref
+from millpond.query.model import Column, Derivation
 from millpond.query.trees import aliases_in, refs
 from millpond.query.types import (
     BIGINT,

@@ -9,7 +9,7 @@ from millpond.frontend.intervals import read_interval
 from millpond.frontend.row_expressions import find_expression_type, is_row_function
 from millpond.frontend.spark_functions import to_duckdb
 from millpond.frontend.statement import Statement
-from millpond.query.model import Literal, Scalar
+from millpond.query.expressions import Literal, Scalar
 from millpond.query.types import TIMESTAMP, Family
 
 _OPERATIONS = (exp.Func, exp.DPipe, exp.Bracket)

@@ -22,7 +22,8 @@ from millpond.frontend.time_functions import (
     name_window,
     read_window_lengths,
 )
-from millpond.query.model import Column, Condition, Derivation, IsNull, Not, Ref
+from millpond.query.expressions import Condition, IsNull, Not, Ref
+from millpond.query.model import Column, Derivation
 from millpond.query.types import TIME_VALUE, WINDOW, Family
 
 

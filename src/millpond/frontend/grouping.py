@@ -30,16 +30,8 @@ from millpond.frontend.select_items import SelectItem
 from millpond.frontend.time_calls import is_window_call
 from millpond.frontend.time_codes import list_fields
 from millpond.frontend.time_counts import read_function_of_time
-from millpond.query.model import (
-    TRUE,
-    And,
-    Comparison,
-    Condition,
-    Literal,
-    Or,
-    Ref,
-    Select,
-)
+from millpond.query.expressions import TRUE, And, Comparison, Condition, Literal, Or, Ref
+from millpond.query.model import Select
 from millpond.query.trees import conjuncts, refs
 from millpond.query.types import Family
 

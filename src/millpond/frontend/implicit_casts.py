@@ -20,7 +20,7 @@ from millpond.errors import SqlError, SqlTypeError, one_line
 from millpond.frontend.row_expressions import read_row_expression
 from millpond.frontend.scope import Scope
 from millpond.frontend.sides import Side
-from millpond.query.model import Literal
+from millpond.query.expressions import Literal
 from millpond.query.types import (
     BIGINT,
     BOOLEAN,

@@ -10,7 +10,8 @@ from sqlglot import exp, parse_one
 from millpond.frontend.counted_times import find_differences
 from millpond.frontend.scope import Scope
 from millpond.frontend.time_zones import find_slack
-from millpond.query.model import Ref, Windowed
+from millpond.query.expressions import Ref
+from millpond.query.model import Windowed
 from millpond.query.types import INTERVAL_VALUE
 
 

@@ -27,19 +27,8 @@ from millpond.frontend.scope import (
     read_table_name,
 )
 from millpond.frontend.statement import Statement
-from millpond.query.model import (
-    TRUE,
-    Column,
-    Comparison,
-    Condition,
-    Exists,
-    Join,
-    JoinSide,
-    Occurrence,
-    Op,
-    Ref,
-    Table,
-)
+from millpond.query.expressions import TRUE, Comparison, Condition, Op, Ref
+from millpond.query.model import Column, Exists, Join, JoinSide, Occurrence, Table
 from millpond.query.types import SqlType
 
 _JOIN = "the joins are [LEFT | RIGHT | FULL] JOIN … ON …, LEFT SEMI JOIN, LEFT ANTI JOIN and CROSS JOIN"

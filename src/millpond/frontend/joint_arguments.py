@@ -18,7 +18,7 @@ from millpond.frontend.row_expressions import mark_as_read, read_row_predicate
 from millpond.frontend.scope import KeepBlockError, Scope
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import Statement
-from millpond.query.model import Arithmetic, Choice, Expr, Literal, Negation
+from millpond.query.expressions import Arithmetic, Choice, Expr, Literal, Negation
 from millpond.query.split_products import NULL, list_terms, split_products
 from millpond.query.trees import aliases_in
 from millpond.query.types import DOUBLE, SqlType

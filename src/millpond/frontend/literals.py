@@ -10,7 +10,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from operator import add, mul, sub, truediv
 from typing import Any
 
-from millpond.query.model import Literal
+from millpond.query.expressions import Literal
 from millpond.query.types import (
     BIGINT,
     BOOLEAN,

@@ -26,15 +26,12 @@ from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import AGGREGATES, Statement
 from millpond.frontend.time_calls import add_bucket_ends
 from millpond.frontend.time_counts import read_function_of_time
+from millpond.query.expressions import TRUE, Condition, Literal, Ref
 from millpond.query.model import (
-    TRUE,
     Column,
-    Condition,
     Frame,
     FrameUnit,
-    Literal,
     Occurrence,
-    Ref,
     SortKey,
     Table,
     Windowed,

@@ -38,7 +38,8 @@ from millpond.frontend.spark_functions import to_duckdb
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import AGGREGATES
 from millpond.frontend.time_calls import is_window_call, read_time_call
-from millpond.query.model import Expr, OutputColumn
+from millpond.query.expressions import Expr
+from millpond.query.model import OutputColumn
 from millpond.query.types import BOOLEAN, WINDOW, Family, SqlType
 
 

@@ -42,7 +42,8 @@ from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import Statement
 from millpond.frontend.time_zones import find_slack
 from millpond.query.derived_names import mark_name
-from millpond.query.model import Column, Comparison, Derivation, Literal, Op, Ref
+from millpond.query.expressions import Comparison, Literal, Op, Ref
+from millpond.query.model import Column, Derivation
 from millpond.query.types import (
     BOOLEAN,
     INT,

@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from millpond.frontend import literals
 from millpond.frontend.intervals import read_number
-from millpond.query.model import Arithmetic, Comparison, Condition, Literal, Op, Or, Ref, Table
+from millpond.query.expressions import Arithmetic, Comparison, Condition, Literal, Op, Or, Ref
+from millpond.query.model import Table
 from millpond.query.types import DATE, INT, INTEGERS, STRING, SqlType
 
 Number = int | Decimal

@@ -13,7 +13,8 @@ from sqlglot import exp
 from millpond.errors import SqlError, SqlNameError, one_line
 from millpond.frontend.refusals import accept_only
 from millpond.frontend.statement import Statement
-from millpond.query.model import Column, Occurrence, Ref, Table
+from millpond.query.expressions import Ref
+from millpond.query.model import Column, Occurrence, Table
 from millpond.query.types import SqlType
 
 _MOST_NAMES = 12

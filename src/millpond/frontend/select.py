@@ -45,20 +45,9 @@ from millpond.frontend.sessions import refuse_misplaced_sessions, split_session
 from millpond.frontend.statement import Statement
 from millpond.frontend.subqueries import read_where
 from millpond.frontend.time_calls import add_bucket_ends, find_window_width, pick_edge
+from millpond.query.expressions import TRUE, Literal, Ref
 from millpond.query.merge_blocks import merge_blocks
-from millpond.query.model import (
-    TRUE,
-    Exists,
-    Item,
-    JoinSide,
-    Literal,
-    Occurrence,
-    OutputColumn,
-    Query,
-    Ref,
-    Select,
-    Term,
-)
+from millpond.query.model import Exists, Item, JoinSide, Occurrence, OutputColumn, Query, Select, Term
 from millpond.query.trees import aliases_in, item_refs, map_occurrences
 from millpond.query.types import WINDOW, Family, SqlType
 

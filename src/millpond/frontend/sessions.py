@@ -8,7 +8,8 @@ from millpond.errors import SqlError
 from millpond.frontend.constants import Bound
 from millpond.frontend.scope import Scope
 from millpond.frontend.time_calls import is_session, pick_edge
-from millpond.query.model import Ref, Select, Session
+from millpond.query.expressions import Ref
+from millpond.query.model import Select, Session
 from millpond.query.trees import find_aggregates, item_refs, refs
 from millpond.query.types import WINDOW
 

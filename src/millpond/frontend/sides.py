@@ -29,7 +29,7 @@ from millpond.frontend.statement import AGGREGATES
 from millpond.frontend.time_calls import read_time_call
 from millpond.frontend.time_counts import read_function_of_time
 from millpond.frontend.time_zones import find_slack
-from millpond.query.model import Arithmetic, Expr, Literal, Ref
+from millpond.query.expressions import Arithmetic, Expr, Literal, Ref
 from millpond.query.types import INT, INTERVAL, SMALLINT, TIMESTAMP, TINYINT, Family, SqlType
 
 _DAYS = (INT, SMALLINT, TINYINT)

@@ -16,7 +16,7 @@ from sqlglot import exp
 from millpond.frontend import literals
 from millpond.frontend.row_expressions import mark_as_read
 from millpond.frontend.scope import Scope
-from millpond.query.model import And, Arithmetic, Comparison, Condition, Expr, Literal, Op, Or, Ref
+from millpond.query.expressions import And, Arithmetic, Comparison, Condition, Expr, Literal, Op, Or, Ref
 from millpond.query.types import BIGINT, INTEGERS
 
 _LIMIT = 2**62

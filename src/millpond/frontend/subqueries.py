@@ -23,16 +23,8 @@ from millpond.frontend.row_expressions import is_row_function
 from millpond.frontend.scope import Scope
 from millpond.frontend.sides import read_row_side
 from millpond.frontend.statement import Statement
-from millpond.query.model import (
-    TRUE,
-    Condition,
-    Exists,
-    IsNull,
-    Occurrence,
-    Op,
-    Or,
-    Ref,
-)
+from millpond.query.expressions import TRUE, Condition, IsNull, Op, Or, Ref
+from millpond.query.model import Exists, Occurrence
 from millpond.query.normalize import find_non_null, push_negations
 from millpond.query.trees import conjuncts, refs
 

@@ -29,7 +29,8 @@ from millpond.frontend.time_functions import (
 )
 from millpond.frontend.time_zones import find_slack
 from millpond.query.calendar import DAY, TimeFunction, find_closing_function
-from millpond.query.model import Arithmetic, Column, Literal, Ref, Subquery
+from millpond.query.expressions import Arithmetic, Literal, Ref
+from millpond.query.model import Column, Subquery
 from millpond.query.types import INTERVAL, TIME_VALUE, TIMESTAMP, WINDOW, SqlType
 
 _EDGES = ("START", "END")

@@ -16,7 +16,7 @@ from millpond.frontend.time_calls import find_argument, find_time_function
 from millpond.frontend.time_fields import FIELD_FUNCTIONS
 from millpond.frontend.time_functions import count_as_time, make_field, truncate
 from millpond.query.calendar import find_closing_unit
-from millpond.query.model import Arithmetic, Expr, Literal, Op, Ref
+from millpond.query.expressions import Arithmetic, Expr, Literal, Op, Ref
 from millpond.query.types import BIGINT, DATE, INT, INTERVAL, STRING, TIMESTAMP
 
 _EPOCH = datetime(1970, 1, 1)

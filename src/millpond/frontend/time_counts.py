@@ -30,7 +30,7 @@ from millpond.frontend.time_functions import (
     quote_name,
 )
 from millpond.query.calendar import SECOND, Count
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.query.types import BIGINT, DOUBLE, INT, SqlType
 
 # Up to here, the quotient of a count and a small number is rounded to the same side as without rounding.

@@ -15,7 +15,7 @@ from millpond.frontend.expressions import Reader, strip_parentheses
 from millpond.frontend.row_expressions import mark_as_read
 from millpond.frontend.sides import Side, read_row_side, shift_column
 from millpond.frontend.time_calls import find_time_function, read_date_of, read_time_call
-from millpond.query.model import Literal, Op, Ref
+from millpond.query.expressions import Literal, Op, Ref
 from millpond.query.types import INTERVAL, TIMESTAMP
 
 SideComparison = tuple[Side, Op, Side]

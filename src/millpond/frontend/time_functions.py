@@ -21,18 +21,8 @@ from millpond.query.calendar import (
     name_shifted,
 )
 from millpond.query.durations import format_duration, parse_duration
-from millpond.query.model import (
-    Arithmetic,
-    Column,
-    Comparison,
-    Condition,
-    Derivation,
-    Expr,
-    Literal,
-    Op,
-    Or,
-    Ref,
-)
+from millpond.query.expressions import Arithmetic, Comparison, Condition, Expr, Literal, Op, Or, Ref
+from millpond.query.model import Column, Derivation
 from millpond.query.types import BIGINT, DATE, INT, INTERVAL, STRING, TIMESTAMP, SqlType
 
 # The units of date_trunc and trunc, by every name that Spark has for them.

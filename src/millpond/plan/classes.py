@@ -12,8 +12,8 @@ from fractions import Fraction
 from math import gcd, lcm
 
 from millpond.query.closure import Range
+from millpond.query.expressions import Ref
 from millpond.query.finite_columns import count_finite_values
-from millpond.query.model import Ref
 from millpond.query.parts import Part
 
 BELOW = "below"

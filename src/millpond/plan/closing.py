@@ -13,7 +13,8 @@ from fractions import Fraction
 
 from millpond.plan.needs import Need, SelectNeeds, TimedPlan
 from millpond.query.buckets import Bucket, find_bucket, find_time_function
-from millpond.query.model import Arithmetic, Expr, Literal, Ref, Select, Term
+from millpond.query.expressions import Arithmetic, Expr, Literal, Ref
+from millpond.query.model import Select, Term
 from millpond.query.parts import is_threshold
 from millpond.query.time_order import TimeOrder, find_key_column, find_time_column
 from millpond.query.trees import is_aggregate, refs, substitute

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from millpond.plan.needs import Need, TimedPlan
 from millpond.plan.synopses import ExactPlan
 from millpond.query.aggregate_functions import ORDERED, Memory, find_memory
-from millpond.query.model import Aggregate, Arithmetic, Choice, Expr, Literal, Negation, Ref, Select
+from millpond.query.expressions import Aggregate, Arithmetic, Choice, Expr, Literal, Negation, Ref
+from millpond.query.model import Select
 from millpond.query.parts import Part, type_of
 from millpond.query.trees import aliases_in, refs
 from millpond.query.types import INTEGERS, MAX_PRECISION, Family

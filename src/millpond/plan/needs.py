@@ -6,17 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from millpond.plan.classes import ColumnClasses
-from millpond.query.model import (
-    Aggregate,
-    Arithmetic,
-    Condition,
-    Expr,
-    PartnerTest,
-    Query,
-    Ref,
-    Select,
-    SemiJoin,
-)
+from millpond.query.expressions import Aggregate, Arithmetic, Condition, Expr, Ref
+from millpond.query.model import PartnerTest, Query, Select, SemiJoin
 from millpond.query.parts import Part
 from millpond.query.split_products import Product, split_products
 from millpond.query.trees import aliases_in, is_aggregate

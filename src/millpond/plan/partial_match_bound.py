@@ -14,7 +14,8 @@ from millpond.plan.synopses import count_alternatives
 from millpond.plan.synopsis_bound import describe_column
 from millpond.query.aggregate_functions import Memory, find_memory, keeps_values
 from millpond.query.durations import format_duration, parse_rate
-from millpond.query.model import Ref, Select, Table
+from millpond.query.expressions import Ref
+from millpond.query.model import Select, Table
 from millpond.query.parts import Part, is_threshold, type_of
 from millpond.query.time_order import TimeOrder
 from millpond.query.trees import is_aggregate, item_refs, refs

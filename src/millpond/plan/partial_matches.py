@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from millpond.plan.classes import NoPlanError
 from millpond.plan.needs import Need, PartnerNeeds, SelectNeeds
 from millpond.query.closure import Closure, Range
-from millpond.query.model import Ref, SemiJoin
+from millpond.query.expressions import Ref
+from millpond.query.model import SemiJoin
 from millpond.query.parts import is_threshold, type_of
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
 from millpond.query.types import Domain

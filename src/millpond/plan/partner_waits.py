@@ -11,7 +11,7 @@ from millpond.plan.needs import Need, PartnerWait
 from millpond.plan.partial_matches import TimedNeed
 from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept
 from millpond.plan.synopsis_bound import describe_column
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.query.parts import Part, type_of
 from millpond.query.types import Family
 

@@ -15,7 +15,8 @@ from math import prod
 
 from millpond.plan.classes import ColumnClasses
 from millpond.plan.needs import Measure, Need
-from millpond.query.model import Query, Ref, Select
+from millpond.query.expressions import Ref
+from millpond.query.model import Query, Select
 from millpond.query.parts import Part
 from millpond.query.trees import aliases_in, conjuncts
 

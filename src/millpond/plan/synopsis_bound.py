@@ -9,7 +9,7 @@ from millpond.plan.needs import Measure
 from millpond.plan.state import COUNT_BYTES, VALUE_BYTES, Kept, KeptColumn, State
 from millpond.plan.synopses import ExactPlan, Extreme, StreamPlan, merge_shared
 from millpond.query.derived_names import strip_mark
-from millpond.query.model import Literal, Scalar
+from millpond.query.expressions import Literal, Scalar
 from millpond.query.parts import Part
 from millpond.query.text import expression_text
 from millpond.query.trees import is_aggregate, sorted_refs

@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import ceil, floor, sqrt
 from typing import Any
 
-from millpond.query.model import Aggregate, Literal
+from millpond.query.expressions import Aggregate, Literal
 
 
 class Memory(Enum):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import prod
 
 from millpond.query.calendar import TimeFunction, find_closing_function, name_end
-from millpond.query.model import Ref, Select
+from millpond.query.expressions import Ref
+from millpond.query.model import Select
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 
-from millpond.query.model import Ref, Select, Subquery, Table
+from millpond.query.expressions import Ref
+from millpond.query.model import Select, Subquery, Table
 from millpond.query.types import SqlType
 
 # Fields that queries did not have when the form was fixed; left out where they are empty.

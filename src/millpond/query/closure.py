@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from millpond.query.expressions import Ref
 from millpond.query.free_value import End, find_free_value
-from millpond.query.model import Ref
 from millpond.query.types import Domain, SqlType
 
 Matrix = NDArray[Any]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from millpond.query.model import Column, Occurrence, Query, Ref, Select, Table
+from millpond.query.expressions import Ref
+from millpond.query.model import Column, Occurrence, Query, Select, Table
 from millpond.query.trace import list_selects
 from millpond.query.types import TIMESTAMP
 

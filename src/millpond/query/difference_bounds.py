@@ -8,7 +8,8 @@ from fractions import Fraction
 from itertools import product
 
 from millpond.query.closure import Closure, Difference, Disequality, Node, Range
-from millpond.query.model import Arithmetic, Comparison, Condition, Expr, IsNull, Literal, Op, Ref, Select
+from millpond.query.expressions import Arithmetic, Comparison, Condition, Expr, IsNull, Literal, Op, Ref
+from millpond.query.model import Select
 from millpond.query.normalize import Branch, find_non_null
 from millpond.query.number_line import Points
 from millpond.query.trees import refs

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from millpond.query.aggregate_functions import aggregate_values, drop_nulls, is_tuple
-from millpond.query.model import (
+from millpond.query.expressions import (
     Aggregate,
     And,
     Arithmetic,
@@ -29,11 +29,10 @@ from millpond.query.model import (
     NotTrue,
     Op,
     Or,
-    Query,
     Ref,
-    Select,
     Truth,
 )
+from millpond.query.model import Query, Select
 from millpond.query.trees import (
     conjuncts,
     find_aggregates,

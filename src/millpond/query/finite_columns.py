@@ -14,22 +14,8 @@ from millpond.query.aggregate_functions import keeps_values
 from millpond.query.buckets import find_time_function
 from millpond.query.calendar import find_closing_unit
 from millpond.query.closure import Closure
-from millpond.query.model import (
-    Aggregate,
-    Comparison,
-    Condition,
-    Expr,
-    Literal,
-    Op,
-    Or,
-    PartnerTest,
-    Ref,
-    Select,
-    SemiJoin,
-    Subquery,
-    Table,
-    Windowed,
-)
+from millpond.query.expressions import Aggregate, Comparison, Condition, Expr, Literal, Op, Or, Ref
+from millpond.query.model import PartnerTest, Select, SemiJoin, Subquery, Table, Windowed
 from millpond.query.trees import aliases_in, conjuncts, find_aggregates, refs, walk
 from millpond.query.types import Domain, Family, SqlType
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import permutations
 
-from millpond.query.model import Arithmetic, Comparison, Condition, Literal, Op, Ref
+from millpond.query.expressions import Arithmetic, Comparison, Condition, Literal, Op, Ref
 from millpond.query.parts import Part, type_of
 from millpond.query.types import Family
 

@@ -7,20 +7,8 @@ from datetime import timedelta
 
 from millpond.query.buckets import Bucket
 from millpond.query.calendar import DAY
-from millpond.query.model import (
-    Aggregate,
-    Arithmetic,
-    Comparison,
-    Condition,
-    Expr,
-    Literal,
-    Op,
-    Query,
-    Ref,
-    Select,
-    Subquery,
-    Table,
-)
+from millpond.query.expressions import Aggregate, Arithmetic, Comparison, Condition, Expr, Literal, Op, Ref
+from millpond.query.model import Query, Select, Subquery, Table
 from millpond.query.normalize import TooManyParts
 from millpond.query.parts import Part, split_into_parts
 from millpond.query.result_times import find_final_buckets, find_moment

@@ -12,23 +12,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from millpond.query.current_time import has_current_time
-from millpond.query.model import (
+from millpond.query.expressions import (
     TRUE,
     Aggregate,
     Arithmetic,
-    Column,
     Comparison,
     Condition,
-    Derivation,
     Expr,
     IsNull,
-    Item,
     Literal,
-    Occurrence,
     Op,
+    Ref,
+)
+from millpond.query.model import (
+    Column,
+    Derivation,
+    Item,
+    Occurrence,
     OutputColumn,
     Query,
-    Ref,
     Select,
     Subquery,
     Table,

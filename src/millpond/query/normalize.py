@@ -8,17 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from millpond.query.model import (
-    And,
-    Comparison,
-    Condition,
-    IsNull,
-    Not,
-    NotTrue,
-    Or,
-    Ref,
-    Truth,
-)
+from millpond.query.expressions import And, Comparison, Condition, IsNull, Not, NotTrue, Or, Ref, Truth
 from millpond.query.trees import aliases_in, refs
 
 # The most parts of a condition that are analysed.

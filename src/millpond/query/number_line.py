@@ -14,7 +14,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
-from millpond.query.model import Scalar
+from millpond.query.expressions import Scalar
 from millpond.query.types import Family, SqlType
 
 _EPOCH = date(1970, 1, 1).toordinal()

@@ -15,8 +15,7 @@ from math import prod
 
 from millpond.query.closure import Closure, Difference, Disequality, Node, Range
 from millpond.query.difference_bounds import Disjunction, comparison_facts, compute_hull, drop_absorbed
-from millpond.query.finite_columns import find_anchors, find_distinguished_columns, find_limited_columns
-from millpond.query.model import (
+from millpond.query.expressions import (
     TRUE,
     And,
     Comparison,
@@ -28,9 +27,10 @@ from millpond.query.model import (
     Op,
     Or,
     Ref,
-    Select,
     Truth,
 )
+from millpond.query.finite_columns import find_anchors, find_distinguished_columns, find_limited_columns
+from millpond.query.model import Select
 from millpond.query.normalize import (
     MAX_PARTS,
     Branch,

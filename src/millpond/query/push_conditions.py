@@ -11,20 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
+from millpond.query.expressions import Comparison, Condition, Expr, Op, Ref
 from millpond.query.finite_columns import is_of_relations
-from millpond.query.model import (
-    Comparison,
-    Condition,
-    Exists,
-    Expr,
-    Occurrence,
-    Op,
-    Query,
-    Ref,
-    Select,
-    Subquery,
-    Table,
-)
+from millpond.query.model import Exists, Occurrence, Query, Select, Subquery, Table
 from millpond.query.result_times import find_final_buckets
 from millpond.query.trees import conjunction, conjuncts, is_aggregate, map_occurrences, refs, transform
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from millpond.query.buckets import Bucket, find_bucket, find_time_function
-from millpond.query.model import Arithmetic, Expr, Literal, Query, Ref, Select
+from millpond.query.expressions import Arithmetic, Expr, Literal, Ref
+from millpond.query.model import Query, Select
 from millpond.query.normalize import TooManyParts
 from millpond.query.parts import split_into_parts
 from millpond.query.time_order import TimeOrder, find_result_keys, find_time_column

@@ -9,7 +9,7 @@ from itertools import product
 from math import prod
 
 from millpond.query.difference_bounds import comparison_facts
-from millpond.query.model import Comparison, Condition, Literal, Op, Ref
+from millpond.query.expressions import Comparison, Condition, Literal, Op, Ref
 from millpond.query.parts import Part, add_literal, close_part
 from millpond.query.trees import aliases_in, conjuncts, refs
 from millpond.query.types import Family

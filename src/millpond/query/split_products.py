@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 
-from millpond.query.model import (
+from millpond.query.expressions import (
     Arithmetic,
     Choice,
     Comparison,

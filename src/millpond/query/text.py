@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millpond.query.model import Aggregate, Arithmetic, Choice, Expr, Literal, Negation, Ref
+from millpond.query.expressions import Aggregate, Arithmetic, Choice, Expr, Literal, Negation, Ref
 
 
 def expression_text(expr: Expr) -> str:

@@ -15,7 +15,8 @@ from itertools import combinations, permutations
 
 from millpond.query.buckets import find_bucket, find_time_function
 from millpond.query.closure import Closure
-from millpond.query.model import Arithmetic, Expr, Literal, Ref, Select
+from millpond.query.expressions import Arithmetic, Expr, Literal, Ref
+from millpond.query.model import Select
 from millpond.query.parts import Part, is_threshold
 from millpond.query.trees import is_aggregate
 from millpond.query.types import Domain, Family

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millpond.query.model import (
-    Comparison,
-    Condition,
-    Op,
-    Query,
-    Ref,
-    Select,
-    Subquery,
-    Table,
-    Windowed,
-)
+from millpond.query.expressions import Comparison, Condition, Op, Ref
+from millpond.query.model import Query, Select, Subquery, Table, Windowed
 from millpond.query.trees import refs, walk
 
 # A declared table and one of its columns.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from millpond.query.model import (
+from millpond.query.expressions import (
     TRUE,
     Aggregate,
     And,
@@ -16,17 +16,14 @@ from millpond.query.model import (
     Condition,
     Expr,
     IsNull,
-    Item,
     Negation,
     Not,
     NotTrue,
-    Occurrence,
     Or,
-    Query,
     Ref,
-    Select,
     Truth,
 )
+from millpond.query.model import Item, Occurrence, Query, Select
 
 Node = Expr | Condition
 _Tree = TypeVar("_Tree", Expr, Condition)

@@ -13,12 +13,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from millpond.query.aggregate_functions import ignores_duplicates
+from millpond.query.expressions import And, Comparison, Condition, IsNull, Truth
 from millpond.query.model import (
-    And,
-    Comparison,
-    Condition,
     Exists,
-    IsNull,
     Join,
     JoinSide,
     NullRow,
@@ -27,7 +24,6 @@ from millpond.query.model import (
     Select,
     SemiJoin,
     Table,
-    Truth,
 )
 from millpond.query.normalize import push_negations
 from millpond.query.trees import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from millpond.query.model import Frame, Literal, SortKey, Table, WindowFunction
+from millpond.query.expressions import Literal
+from millpond.query.model import Frame, SortKey, Table, WindowFunction
 
 
 class FunctionKind(Enum):

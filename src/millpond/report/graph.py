@@ -20,22 +20,9 @@ from millpond.query.closure import Range
 from millpond.query.derived_names import strip_mark
 from millpond.query.difference_bounds import to_column_and_shift
 from millpond.query.durations import format_duration
+from millpond.query.expressions import And, Comparison, Condition, Op, Ref, Scalar
 from millpond.query.finite_columns import count_finite_values
-from millpond.query.model import (
-    And,
-    Column,
-    Comparison,
-    Condition,
-    NullRow,
-    Occurrence,
-    Op,
-    Ref,
-    Scalar,
-    Select,
-    Subquery,
-    Table,
-    Windowed,
-)
+from millpond.query.model import Column, NullRow, Occurrence, Select, Subquery, Table, Windowed
 from millpond.query.normalize import TooManyParts, push_negations
 from millpond.query.number_line import Points
 from millpond.query.parts import Part, split_into_parts

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from millpond.analysis.verdict import Verdict
 from millpond.errors import Position
-from millpond.query.model import Comparison
+from millpond.query.expressions import Comparison
 from millpond.query.trace import list_conditions
 from millpond.query.trees import walk
 from millpond.report.graph import contains_predicate

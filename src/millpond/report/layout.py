@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.report.graph import Box, Edge, Graph, GraphColumn
 
 # Lengths in pixels.

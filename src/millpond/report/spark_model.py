@@ -15,8 +15,9 @@ from math import inf, prod
 
 from millpond.query.aggregate_functions import Memory, find_memory, keeps_values
 from millpond.query.durations import parse_duration, parse_rate
+from millpond.query.expressions import Aggregate, Comparison, Op, Ref
 from millpond.query.finite_columns import count_finite_values
-from millpond.query.model import Aggregate, Comparison, JoinSide, Occurrence, Op, Query, Ref, Select, Subquery
+from millpond.query.model import JoinSide, Occurrence, Query, Select, Subquery
 from millpond.query.normalize import TooManyParts
 from millpond.query.parts import Part, split_into_parts
 from millpond.query.result_times import find_final_buckets

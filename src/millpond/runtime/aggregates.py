@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from millpond.query.aggregate_functions import ORDERED, Memory, find_memory
-from millpond.query.model import (
-    TRUE,
-    Aggregate,
-    And,
-    Comparison,
-    Condition,
-    Expr,
-    Literal,
-    Op,
-    Or,
-    Ref,
-    Select,
-)
+from millpond.query.expressions import TRUE, Aggregate, And, Comparison, Condition, Expr, Literal, Op, Or, Ref
+from millpond.query.model import Select
 from millpond.query.trees import has_aggregate, substitute
 from millpond.runtime.sql import ColumnSql, Dialect, all_of, condition_sql, expression_sql
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import permutations
 
 from millpond.query.closure import Range
-from millpond.query.model import Condition, Expr, Ref
+from millpond.query.expressions import Condition, Expr, Ref
 from millpond.query.number_line import Points
 from millpond.query.parts import Part
 from millpond.query.trees import aliases_in, conjuncts

@@ -13,16 +13,13 @@ from typing import Any
 
 from millpond.errors import MillpondError
 from millpond.query.evaluate import Row
+from millpond.query.expressions import Aggregate, Expr, Literal, Ref
 from millpond.query.model import (
-    Aggregate,
     Exists,
-    Expr,
     Frame,
     FrameUnit,
-    Literal,
     Occurrence,
     Query,
-    Ref,
     Select,
     SortKey,
     Subquery,

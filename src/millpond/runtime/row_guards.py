@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 
-from millpond.query.model import And, Column, Condition, Not, NotTrue, Or, Query, Ref, Select, Table, Windowed
+from millpond.query.expressions import And, Condition, Not, NotTrue, Or, Ref
+from millpond.query.model import Column, Query, Select, Table, Windowed
 from millpond.query.trees import aliases_in, conjuncts, refs
 from millpond.runtime.sql import Dialect, all_of, any_of, condition_sql
 

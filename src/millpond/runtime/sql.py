@@ -8,7 +8,7 @@ from decimal import Decimal, localcontext
 from enum import Enum
 from fractions import Fraction
 
-from millpond.query.model import (
+from millpond.query.expressions import (
     Aggregate,
     And,
     Arithmetic,

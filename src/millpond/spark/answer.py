@@ -13,7 +13,8 @@ from pyspark.sql.types import ArrayType, DataType, NullType, StringType, StructF
 
 from millpond.errors import MillpondError, one_line
 from millpond.frontend.select_items import unique_names
-from millpond.query.model import Aggregate, Expr, Query, Ref, Table
+from millpond.query.expressions import Aggregate, Expr, Ref
+from millpond.query.model import Query, Table
 from millpond.query.trees import substitute, walk
 from millpond.query.types import TIMESTAMP, find_type
 from millpond.runtime.aggregates import call_sql

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from millpond.engines.exact.compile import CompiledExact, compile_exact
-from millpond.query.model import Query, Ref, Select, Term
+from millpond.query.expressions import Ref
+from millpond.query.model import Query, Select, Term
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
 from millpond.spark.answer import (

@@ -14,7 +14,8 @@ from millpond.analysis.decide import decide
 from millpond.engines.finite.compile import FiniteInput, compile_finite, show_group_columns
 from millpond.engines.finite.program import TAKEN_BACK, FiniteProgram
 from millpond.plan.over import OverPlan
-from millpond.query.model import Item, Occurrence, Query, Ref, Select, Term
+from millpond.query.expressions import Ref
+from millpond.query.model import Item, Occurrence, Query, Select, Term
 from millpond.query.trace import find_used_columns
 from millpond.query.types import arrow_type, find_type
 from millpond.runtime.row_kinds import KIND, NOTE

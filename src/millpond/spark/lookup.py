@@ -12,7 +12,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from millpond.engines.lookup.lookup_join import COUNTED, MEASURED, LookupJoin, LookupStep, output_schema
 from millpond.engines.lookup.plan import KeyedLookup, SelectLookups
-from millpond.query.model import Ref, Select
+from millpond.query.expressions import Ref
+from millpond.query.model import Select
 from millpond.runtime.arrow_ipc import schema_to_bytes
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, all_of, condition_sql, expression_sql

@@ -17,7 +17,8 @@ from pyspark.sql.types import StructType
 from millpond.plan.computed_aggregates import explain_uncomputed
 from millpond.query.buckets import find_bucket
 from millpond.query.durations import parse_duration
-from millpond.query.model import Aggregate, Expr, Occurrence, Query, Ref, Select, Session, Table
+from millpond.query.expressions import Aggregate, Expr, Ref
+from millpond.query.model import Occurrence, Query, Select, Session, Table
 from millpond.query.trees import find_aggregates, is_aggregate, item_refs, refs, substitute
 from millpond.query.types import TIMESTAMP
 from millpond.runtime.aggregates import call_sql

@@ -11,7 +11,8 @@ from pyspark.sql.types import StructField, StructType
 from millpond.engines.over.compile import compile_over, find_gap
 from millpond.engines.over.program import OverProgram
 from millpond.plan.over import OverPlan, find_over_delay
-from millpond.query.model import Ref, Subquery, Table
+from millpond.query.expressions import Ref
+from millpond.query.model import Subquery, Table
 from millpond.query.trace import find_used_columns
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from millpond.query.model import Ref, Select, Table
+from millpond.query.expressions import Ref
+from millpond.query.model import Select, Table
 from millpond.query.trees import is_projection
 from millpond.runtime.row_kinds import KIND, RowKind
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql

@@ -8,17 +8,8 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from millpond.query.model import (
-    Aggregate,
-    Expr,
-    Occurrence,
-    Query,
-    Ref,
-    Select,
-    Subquery,
-    Table,
-    Windowed,
-)
+from millpond.query.expressions import Aggregate, Expr, Ref
+from millpond.query.model import Occurrence, Query, Select, Subquery, Table, Windowed
 from millpond.query.trees import find_aggregates, is_aggregate, substitute
 from millpond.runtime.aggregates import call_sql
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from millpond.query.model import Frame, FrameUnit, Literal, SortKey, WindowFunction
+from millpond.query.expressions import Literal
+from millpond.query.model import Frame, FrameUnit, SortKey, WindowFunction
 from millpond.query.types import Family
 from millpond.runtime.sql import Dialect, literal_sql
 

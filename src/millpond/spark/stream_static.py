@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from millpond.query.model import Occurrence, Query, Ref, Select
+from millpond.query.expressions import Ref
+from millpond.query.model import Occurrence, Query, Select
 from millpond.query.trees import is_row_by_row
 from millpond.runtime.row_kinds import KIND, NOTE, RowKind
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql

@@ -8,7 +8,7 @@ import pytest
 
 from millpond import Reason, Verdict, check
 from millpond.analysis.reasons import remove_redundant
-from millpond.query.model import Arithmetic, Expr, Literal, Negation, Ref
+from millpond.query.expressions import Arithmetic, Expr, Literal, Negation, Ref
 from millpond.query.text import expression_text
 from millpond.query.types import INT, STRING
 

@@ -11,7 +11,8 @@ from millpond.analysis.decide import decide
 from millpond.analysis.witness.moments import Moments, add_fields, arrange_moments
 from millpond.errors import WitnessSizeError
 from millpond.frontend.parse import parse
-from millpond.query.model import Ref, Select
+from millpond.query.expressions import Ref
+from millpond.query.model import Select
 from millpond.query.number_line import Points
 
 STREAM = "CREATE STREAMING TABLE S (A INT, ts TIMESTAMP);"

@@ -21,7 +21,8 @@ from millpond.analysis.verdict import BOUNDED, UNBOUNDED, UNDETERMINED
 from millpond.analysis.violations import Violation, ViolationCode
 from millpond.frontend.parse import parse
 from millpond.query.evaluate import Matcher, compile_expression
-from millpond.query.model import Ref, Select
+from millpond.query.expressions import Ref
+from millpond.query.model import Select
 from millpond.query.parts import Part, split_disjunctions, split_into_parts
 from millpond.query.trees import item_refs
 from tests.support.generate import Case, Row, by_stream, random_case, random_rich_case, random_rows

@@ -10,7 +10,7 @@ from millpond.errors import SqlError
 from millpond.frontend.intervals import Length, read_interval, read_shift
 from millpond.frontend.parse import parse
 from millpond.query.calendar import DAY, HOUR, MINUTE, SECOND
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.query.types import INTERVAL_VALUE
 
 DDL = """

@@ -10,7 +10,7 @@ import pytest
 from millpond.errors import Position, SqlNameError, SqlTypeError
 from millpond.frontend.parse import parse, parse_query
 from millpond.query import types as domains
-from millpond.query.model import (
+from millpond.query.expressions import (
     Aggregate,
     And,
     Arithmetic,
@@ -23,13 +23,10 @@ from millpond.query.model import (
     Not,
     Op,
     Or,
-    Query,
     Ref,
-    Select,
-    Table,
-    Term,
     Truth,
 )
+from millpond.query.model import Query, Select, Table, Term
 
 TABLES = """
 CREATE STREAMING TABLE S (A INT, B INT, C INT, ok BOOLEAN, name STRING, day DATE, x DOUBLE, f FLOAT,

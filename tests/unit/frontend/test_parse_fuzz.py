@@ -12,7 +12,8 @@ from sqlglot import exp
 
 from millpond.errors import MillpondError
 from millpond.frontend.parse import parse
-from millpond.query.model import And, Comparison, Condition, Not, Or, Query
+from millpond.query.expressions import And, Comparison, Condition, Not, Or
+from millpond.query.model import Query
 
 TABLES = (
     "CREATE STREAMING TABLE S (A INT CHECK (A > 0), B DECIMAL(4,1), s STRING, d DATE, x DOUBLE, "

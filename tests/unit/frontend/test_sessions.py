@@ -7,7 +7,7 @@ import pytest
 import millpond
 from millpond.errors import SqlError
 from millpond.frontend.parse import parse
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 
 STREAMS = """
 CREATE STREAMING TABLE s (k STRING, v INT, b TINYINT, ts TIMESTAMP) TBLPROPERTIES ('rate' = '10 per second');

@@ -11,7 +11,7 @@ import pytest
 
 from millpond.frontend.parse import parse
 from millpond.query.evaluate import answer
-from millpond.query.model import Comparison, Literal, Op, Ref
+from millpond.query.expressions import Comparison, Literal, Op, Ref
 from tests.support.generate import Catalog
 from tests.support.oracle import answer_one, normalise
 

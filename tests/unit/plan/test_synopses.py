@@ -23,7 +23,7 @@ from millpond.plan.classes import (
 )
 from millpond.plan.state import Kept
 from millpond.plan.synopses import AMONG, OVER, UNDER, Extreme, count_alternatives, zone_size
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.query.parts import Part, split_into_parts
 from tests.support.generate import Case, RichCase, random_case, random_rich_case, random_rows
 from tests.support.naive import Naive

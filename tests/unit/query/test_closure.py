@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from millpond.query.closure import Closure, Difference, Disequality, Node
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.query.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TINYINT, SqlType, decimal
 
 SETTINGS = settings(derandomize=True, max_examples=60, deadline=None)

@@ -15,7 +15,7 @@ import pytest
 from millpond.frontend.parse import parse
 from millpond.query.aggregate_functions import aggregate_values
 from millpond.query.evaluate import Matcher, answer, compile_condition, compile_expression
-from millpond.query.model import (
+from millpond.query.expressions import (
     TRUE,
     Aggregate,
     And,
@@ -29,9 +29,9 @@ from millpond.query.model import (
     Op,
     Or,
     Ref,
-    Session,
     Truth,
 )
+from millpond.query.model import Session
 from millpond.query.trees import conjuncts, find_aggregates, item_refs
 from tests.support.generate import OPERATORS, Catalog
 from tests.support.oracle import Answer, answer_one, normalise

@@ -15,7 +15,8 @@ import pytest
 from millpond.frontend.parse import parse
 from millpond.query.closure import Range
 from millpond.query.evaluate import compile_condition
-from millpond.query.model import And, Condition, Not, NotTrue, Or, Ref, Select, Truth
+from millpond.query.expressions import And, Condition, Not, NotTrue, Or, Ref, Truth
+from millpond.query.model import Select
 from millpond.query.normalize import MAX_PARTS, TooManyParts, push_negations
 from millpond.query.parts import Part, add_literal, collect_checks, split_disjunctions, split_into_parts
 from millpond.query.trees import refs

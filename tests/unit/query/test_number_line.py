@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.query.model import Scalar
+from millpond.query.expressions import Scalar
 from millpond.query.number_line import Points
 from millpond.query.types import (
     BIGINT,

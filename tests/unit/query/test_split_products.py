@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from millpond.query.evaluate import compile_condition, compile_expression
-from millpond.query.model import Arithmetic, Choice, Expr, Literal, Negation, Ref
+from millpond.query.expressions import Arithmetic, Choice, Expr, Literal, Negation, Ref
 from millpond.query.split_products import NULL, list_terms, split_products
 from millpond.query.types import INT
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from millpond.frontend.parse import parse
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.query.parts import Part, split_into_parts
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_column, find_time_columns, is_timed
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from millpond.frontend.parse import parse
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.runtime.sql import Dialect, condition_sql, number_sql
 
 

@@ -12,7 +12,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from millpond.query.model import Column, Literal, Query, Table
+from millpond.query.expressions import Literal
+from millpond.query.model import Column, Query, Table
 from millpond.query.trace import list_conditions
 from millpond.query.trees import walk
 from millpond.query.types import Domain, Family

@@ -12,7 +12,8 @@ from millpond.analysis.repair.model import Edit, Meaning, RepairKind
 from millpond.analysis.repair.subject import Subject
 from millpond.frontend.outline import SelectOutline, SourceOutline
 from millpond.frontend.spark_names import quote_name
-from millpond.query.model import Comparison, Table, time_columns
+from millpond.query.expressions import Comparison
+from millpond.query.model import Table, time_columns
 from millpond.query.trace import list_conditions, trace_ref
 from millpond.query.trees import refs, walk
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from millpond.analysis.witness.source import WitnessSource, find_having_constants
 from millpond.analysis.witness.values import Assignment, Spacing, ValueLayout, even_spacing, solve_anchors
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 
 
 def solve_rounds(

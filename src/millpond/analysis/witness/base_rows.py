@@ -13,7 +13,8 @@ from typing import Any
 from millpond.analysis.witness.effort import evaluate_limited
 from millpond.analysis.witness.realise import make_number
 from millpond.query.evaluate import Row
-from millpond.query.model import Column, Literal, Query, Table
+from millpond.query.expressions import Literal
+from millpond.query.model import Column, Query, Table
 from millpond.query.trace import Source, list_conditions, list_derivations
 from millpond.query.trees import walk
 from millpond.query.types import Family

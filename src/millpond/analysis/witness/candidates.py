@@ -31,7 +31,7 @@ from millpond.analysis.witness.values import (
     even_spacing,
     midpoint_free_spacing,
 )
-from millpond.query.model import Literal, Ref
+from millpond.query.expressions import Literal, Ref
 
 # The most copies of a probe's rows that are tried to reach a HAVING threshold.
 _MAX_COPIES = 240

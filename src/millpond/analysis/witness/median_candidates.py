@@ -22,7 +22,7 @@ from millpond.analysis.witness.source import (
     split_by_moving_columns,
 )
 from millpond.analysis.witness.values import Assignment
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 
 # How many rows of the aggregated column's stream have the value that outweighs the other, or the other value.
 _HEAVY = (1, 2, 4, 7)

@@ -15,7 +15,8 @@ from math import lcm
 from millpond.errors import WitnessSizeError
 from millpond.query.buckets import find_time_function
 from millpond.query.calendar import DAY, HOUR, MINUTE, SECOND, TimeFunction
-from millpond.query.model import Ref, Select
+from millpond.query.expressions import Ref
+from millpond.query.model import Select
 from millpond.query.number_line import Points
 
 _WEEK = 7 * DAY

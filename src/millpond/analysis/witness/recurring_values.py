@@ -12,7 +12,8 @@ from typing import Any
 from millpond.analysis.witness.sample_choices import find_sources, list_tables
 from millpond.query.derived_names import strip_mark
 from millpond.query.evaluate import Row
-from millpond.query.model import Column, Query, Ref, Subquery, Table, Windowed
+from millpond.query.expressions import Ref
+from millpond.query.model import Column, Query, Subquery, Table, Windowed
 from millpond.query.trace import Source, list_arguments, list_conditions, trace_column
 from millpond.query.trees import refs
 from millpond.query.types import Family

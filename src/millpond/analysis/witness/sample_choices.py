@@ -28,7 +28,8 @@ from millpond.analysis.witness.samples import (
     Token,
 )
 from millpond.frontend.schemas import Structure, read_structure
-from millpond.query.model import Column, Comparison, Literal, Query, Subquery, Table, Windowed
+from millpond.query.expressions import Comparison, Literal
+from millpond.query.model import Column, Query, Subquery, Table, Windowed
 from millpond.query.trace import Source, list_blocks, list_conditions, list_selects, trace_column
 from millpond.query.trees import refs, walk
 from millpond.query.types import BIGINT, Family, SqlType, find_type

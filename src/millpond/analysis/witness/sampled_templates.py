@@ -31,7 +31,8 @@ from millpond.analysis.witness.whole_queries import (
 )
 from millpond.query.durations import parse_rate
 from millpond.query.evaluate import Row
-from millpond.query.model import TRUE, Aggregate, Literal, Query, Table
+from millpond.query.expressions import TRUE, Aggregate, Literal
+from millpond.query.model import Query, Table
 from millpond.query.trace import Source, find_equal_columns, list_blocks, list_conditions, list_selects
 from millpond.query.trees import is_aggregate, refs, walk
 from millpond.query.window_functions import find_offset

@@ -22,7 +22,8 @@ from millpond.analysis.witness.source import CandidateRow, WitnessCandidate, Wit
 from millpond.analysis.witness.times import assign_times
 from millpond.errors import WitnessSizeError
 from millpond.query.evaluate import Row, StepLimit, compile_condition
-from millpond.query.model import Column, Query, Ref, Table
+from millpond.query.expressions import Ref
+from millpond.query.model import Column, Query, Table
 from millpond.query.number_line import Points
 from millpond.query.time_order import is_timed
 from millpond.query.trees import is_aggregate, refs

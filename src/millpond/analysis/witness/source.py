@@ -12,7 +12,8 @@ from fractions import Fraction
 from millpond.analysis.regions import JoinRegions
 from millpond.analysis.violations import Violation
 from millpond.analysis.witness.values import Assignment
-from millpond.query.model import Aggregate, Literal, NullRow, Ref, Select
+from millpond.query.expressions import Aggregate, Literal, Ref
+from millpond.query.model import NullRow, Select
 from millpond.query.trees import walk
 
 

@@ -37,7 +37,8 @@ from millpond.analysis.witness.whole_queries import (
 )
 from millpond.errors import WitnessSizeError
 from millpond.query.evaluate import Row
-from millpond.query.model import Column, Item, Occurrence, Query, Ref, Select, Table, WindowFunction
+from millpond.query.expressions import Ref
+from millpond.query.model import Column, Item, Occurrence, Query, Select, Table, WindowFunction
 from millpond.query.normalize import TooManyParts
 from millpond.query.parts import split_into_parts
 from millpond.query.trace import (

@@ -17,7 +17,7 @@ from itertools import product
 from millpond.analysis.witness.moments import Moments, add_fields, arrange_moments
 from millpond.analysis.witness.source import CandidateRow, WitnessCandidate, WitnessSource
 from millpond.query.aggregate_functions import is_ratio
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.query.number_line import Points
 from millpond.query.time_order import TimeGroup, TimeOrder, find_time_columns
 

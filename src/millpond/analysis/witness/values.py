@@ -13,7 +13,7 @@ from millpond.analysis.regions import JoinRegions
 from millpond.analysis.violations import MovingColumns, Violation
 from millpond.query.closure import Closure
 from millpond.query.evaluate import compile_expression
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.query.trees import sorted_refs
 from millpond.query.types import Domain
 

@@ -20,7 +20,8 @@ from millpond.engines.budgeted.program import (
     SelectProgram,
     SideProgram,
 )
-from millpond.query.model import TRUE, Aggregate, Expr, Ref, Select
+from millpond.query.expressions import TRUE, Aggregate, Expr, Ref
+from millpond.query.model import Select
 from millpond.query.trees import find_aggregates, is_aggregate, refs, substitute
 from millpond.query.types import Domain, Family, SqlType, arrow_type
 from millpond.runtime.aggregates import has_monotone_having

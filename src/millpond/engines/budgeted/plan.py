@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from millpond.errors import MillpondError
 from millpond.query.aggregate_functions import keeps_values
-from millpond.query.model import (
+from millpond.query.expressions import (
     TRUE,
     And,
     Arithmetic,
@@ -24,12 +24,10 @@ from millpond.query.model import (
     IsNull,
     Literal,
     Not,
-    Occurrence,
     Op,
-    Query,
     Ref,
-    Select,
 )
+from millpond.query.model import Occurrence, Query, Select
 from millpond.query.trees import aliases_in, conjuncts, find_aggregates, is_aggregate, refs
 from millpond.query.types import Domain, Family, SqlType
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from millpond.engines.exact.slots import Slot
 from millpond.plan.needs import Measure, MeasuredProduct, list_measures
 from millpond.query.aggregate_functions import Memory, find_memory
-from millpond.query.model import Aggregate, Expr, Ref, Select
+from millpond.query.expressions import Aggregate, Expr, Ref
+from millpond.query.model import Select
 from millpond.query.parts import Part
 from millpond.query.trees import aliases_in, conjuncts
 from millpond.runtime.aggregates import add_sums_sql, adds_squares, adds_values, groups_sql, value_sql

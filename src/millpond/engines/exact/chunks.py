@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from millpond.plan.synopses import ExactSelectPlan, SynopsisPlan
-from millpond.query.model import Ref, Term
+from millpond.query.expressions import Ref
+from millpond.query.model import Term
 from millpond.query.trees import is_aggregate
 
 

@@ -24,7 +24,8 @@ from millpond.plan.synopses import (
     sharing_key,
 )
 from millpond.query.canonical import canonical_text
-from millpond.query.model import Aggregate, Expr, Literal, Query, Ref, Select, Table, Term
+from millpond.query.expressions import Aggregate, Expr, Literal, Ref
+from millpond.query.model import Query, Select, Table, Term
 from millpond.query.parts import Part, is_threshold
 from millpond.query.trees import conjuncts, find_aggregates, is_aggregate, refs
 from millpond.runtime.aggregates import has_monotone_having

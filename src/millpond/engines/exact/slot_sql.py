@@ -12,7 +12,7 @@ from itertools import permutations
 
 from millpond.engines.exact.slots import Slot
 from millpond.plan.synopses import AMONG, UNDER, Extreme
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.query.types import Family
 from millpond.runtime.aggregates import sum_squares_sql
 from millpond.runtime.sql import Dialect, all_of, number_sql

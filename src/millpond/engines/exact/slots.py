@@ -15,7 +15,7 @@ from millpond.engines.exact.class_codes import ClassCode, PackedKey, allowed_sql
 from millpond.engines.exact.program import KeyPosition
 from millpond.plan.classes import ColumnClasses
 from millpond.plan.synopses import StreamPlan
-from millpond.query.model import Expr, Ref
+from millpond.query.expressions import Expr, Ref
 from millpond.query.parts import Part, type_of
 from millpond.query.types import Family, SqlType
 from millpond.runtime.filters import column_sql, measure_sql, row_filter_sql

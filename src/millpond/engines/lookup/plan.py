@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING
 
 from millpond.engines.lookup.declaration import find_lookup_tables, is_lookup, read_declaration
 from millpond.errors import MillpondError, one_line
-from millpond.query.model import (
-    Arithmetic,
-    Comparison,
-    Condition,
-    Expr,
-    Literal,
-    Occurrence,
-    Op,
-    Query,
-    Ref,
-    Select,
-)
+from millpond.query.expressions import Arithmetic, Comparison, Condition, Expr, Literal, Op, Ref
+from millpond.query.model import Occurrence, Query, Select
 from millpond.query.trees import aliases_in, conjuncts, is_aggregate, walk
 from millpond.query.types import Domain, Family, SqlType
 

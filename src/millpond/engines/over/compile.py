@@ -14,7 +14,8 @@ import pyarrow as pa
 from millpond.engines.over.program import ContextProgram, OverProgram, RankProgram, SummaryProgram
 from millpond.plan.over import FunctionNeed, OverPlan
 from millpond.query.durations import parse_duration
-from millpond.query.model import FrameUnit, Literal, Subquery, WindowFunction
+from millpond.query.expressions import Literal
+from millpond.query.model import FrameUnit, Subquery, WindowFunction
 from millpond.query.trees import is_aggregate
 from millpond.query.types import DOUBLE, MAX_PRECISION, Family, SqlType, arrow_type, decimal
 from millpond.query.window_functions import FunctionKind, find_kind, find_offset
@@ -107,7 +108,8 @@ class _Compiler:
     def _find_end(self) -> str | None:
         """The column with the end of the partitions that close."""
         from millpond.query.buckets import find_bucket
-        from millpond.query.model import Occurrence, Ref, Select
+        from millpond.query.expressions import Ref
+        from millpond.query.model import Occurrence, Select
 
         select = Select((Occurrence(self.base.name, self.base),), ())
         for need in self.plan.needs:

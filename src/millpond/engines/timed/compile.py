@@ -44,7 +44,8 @@ from millpond.plan.partial_matches import TimedNeed, find_tested_retention
 from millpond.query.aggregate_functions import ORDERED, Memory, find_memory
 from millpond.query.canonical import canonical_text
 from millpond.query.durations import parse_duration, parse_rate
-from millpond.query.model import Aggregate, Expr, Query, Ref, Select, Table, Term
+from millpond.query.expressions import Aggregate, Expr, Ref
+from millpond.query.model import Query, Select, Table, Term
 from millpond.query.parts import is_threshold
 from millpond.query.time_order import TimeOrder, find_time_columns
 from millpond.query.trees import find_aggregates, is_aggregate, refs

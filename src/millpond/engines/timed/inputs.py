@@ -11,7 +11,8 @@ from millpond.engines.timed.sharding import SHARD, SHARDS
 from millpond.engines.timed.tables import InputTable
 from millpond.plan.needs import Measure
 from millpond.plan.partial_matches import TimedNeed
-from millpond.query.model import NullRow, Ref
+from millpond.query.expressions import Ref
+from millpond.query.model import NullRow
 from millpond.query.time_order import find_time_column, find_time_columns
 from millpond.query.trees import conjuncts, refs
 from millpond.runtime.aggregates import sum_squares_sql

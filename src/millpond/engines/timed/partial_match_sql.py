@@ -18,7 +18,7 @@ from millpond.engines.timed.value_sql import as_number, to_micros
 from millpond.plan.classes import NoPlanError
 from millpond.plan.partial_matches import Arrival, PartialMatchSet, Requirement, TimedNeed
 from millpond.query.closure import Disequality
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.query.parts import type_of
 from millpond.query.time_order import find_time_columns
 from millpond.query.trees import conjuncts, refs

@@ -18,7 +18,8 @@ from millpond.engines.timed.program import NeedProgram, PartnerFilter
 from millpond.engines.timed.result_sql import CLOSES, match_expression
 from millpond.engines.timed.tables import InputTable, all_rows, recent_rows
 from millpond.plan.needs import PartnerNeeds
-from millpond.query.model import Ref, SemiJoin, Table
+from millpond.query.expressions import Ref
+from millpond.query.model import SemiJoin, Table
 from millpond.runtime.duckdb import DuckDb
 
 Tables = dict[str, pa.Table]

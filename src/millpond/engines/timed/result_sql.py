@@ -9,7 +9,8 @@ from millpond.engines.timed.value_sql import from_number, to_micros
 from millpond.plan.closing import Closing
 from millpond.plan.needs import MeasuredProduct, Need
 from millpond.query.aggregate_functions import Memory, find_memory
-from millpond.query.model import Aggregate, Expr, Ref, Select
+from millpond.query.expressions import Aggregate, Expr, Ref
+from millpond.query.model import Select
 from millpond.query.parts import is_threshold, type_of
 from millpond.query.trees import refs, substitute
 from millpond.runtime.aggregates import add_sums_sql, adds_squares

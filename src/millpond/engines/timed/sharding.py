@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from millpond.engines.timed.program import InputProgram
 from millpond.plan.needs import TimedPlan
-from millpond.query.model import Query, Ref
+from millpond.query.expressions import Ref
+from millpond.query.model import Query
 from millpond.query.parts import Part, is_threshold
 from millpond.query.time_order import TimeOrder
 from millpond.query.trees import is_aggregate

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from millpond.errors import one_line
-from millpond.query import model
-from millpond.query.model import Condition, Ref, Table, Truth
+from millpond.query import expressions
+from millpond.query.expressions import Condition, Ref, Truth
+from millpond.query.model import Table
 from millpond.query.trees import substitute, walk
 from millpond.query.types import INTEGERS
 from millpond.runtime.sql import Dialect, condition_sql, expression_sql
@@ -59,10 +60,10 @@ def check_sql(table: Table, check: Condition) -> str:
 
     Arithmetic does not overflow: integers are added as DECIMAL(20,0), the rest with ``try_add``.
     """
-    shifts: dict[model.Expr, Ref] = {}
+    shifts: dict[expressions.Expr, Ref] = {}
     texts: dict[Ref, str] = {}
     for node in walk(check):
-        if isinstance(node, model.Arithmetic) and node not in shifts:
+        if isinstance(node, expressions.Arithmetic) and node not in shifts:
             place = Ref("", str(len(shifts)))
             shifts[node], texts[place] = place, _shift_sql(table, node)
 
@@ -76,7 +77,7 @@ def check_sql(table: Table, check: Condition) -> str:
     return condition_sql(substitute(check, shifts), spell_ref, Dialect.SPARK)
 
 
-def _shift_sql(table: Table, shift: model.Arithmetic) -> str:
+def _shift_sql(table: Table, shift: expressions.Arithmetic) -> str:
     """A column plus or minus a constant; NULL where it overflows."""
     if not isinstance(shift.left, Ref) or shift.operator not in "+-":
         raise ValueError("a CHECK compares columns, shifted columns and constants")
@@ -90,18 +91,18 @@ def _shift_sql(table: Table, shift: model.Arithmetic) -> str:
 def _spell(condition: Condition) -> str:
     """A condition as the user wrote it; ``BETWEEN`` and ``IN`` have become several comparisons."""
     match condition:
-        case model.Comparison(text=text) | model.IsNull(text=text):
+        case expressions.Comparison(text=text) | expressions.IsNull(text=text):
             return text
-        case model.And(operands=operands) | model.Or(operands=operands):
-            word = " AND " if isinstance(condition, model.And) else " OR "
-            inner = [(_spell(each), isinstance(each, model.And | model.Or)) for each in operands]
+        case expressions.And(operands=operands) | expressions.Or(operands=operands):
+            word = " AND " if isinstance(condition, expressions.And) else " OR "
+            inner = [(_spell(each), isinstance(each, expressions.And | expressions.Or)) for each in operands]
             return word.join(dict.fromkeys(f"({text})" if is_joined else text for text, is_joined in inner))
-        case model.Not(operand=operand):
+        case expressions.Not(operand=operand):
             spelled = _spell(operand)
             predicates = {getattr(each, "text", "") for each in walk(operand)} - {""}
             is_negated = re.search(r"\bNOT\s+(IN|BETWEEN|NULL)\b", spelled, re.IGNORECASE)
             return spelled if is_negated and len(predicates) == 1 else f"NOT ({spelled})"
-        case model.NotTrue(operand=operand):
+        case expressions.NotTrue(operand=operand):
             return f"({_spell(operand)}) IS NOT TRUE"
         case Truth(value=value):
             return "NULL" if value is None else str(value).upper()

@@ -12,7 +12,7 @@ from millpond.engines.budgeted.plan import Band, BudgetedPlan, JoinTree, plan_bu
 from millpond.engines.budgeted.program import JoinKeyKind
 from millpond.errors import MillpondError
 from millpond.frontend.parse import parse
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.runtime.sql import Dialect
 
 CATALOG = """

@@ -33,7 +33,7 @@ from millpond.engines.exact.slots import Slot
 from millpond.frontend.parse import parse
 from millpond.plan.classes import ColumnClasses
 from millpond.query.closure import Range
-from millpond.query.model import Ref
+from millpond.query.expressions import Ref
 from millpond.query.number_line import Points
 from millpond.query.types import BIGINT, DATE, DOUBLE, FLOAT, INT, STRING, Family, SqlType, decimal
 from millpond.runtime.duckdb import DuckDb
