@@ -8,7 +8,7 @@ import pytest
 
 from tests.campaigns.fuzz import check_mutant, make_mutant, read_corpus
 
-CASES = 300
+CASES = 200
 FIRST = 100_000
 
 

@@ -16,15 +16,15 @@ from typing import Any
 from millpond.analysis.witness.sample_texts import match_like, match_regex, match_time
 from millpond.analysis.witness.samples import (
     DIGITS,
+    Constant,
     Document,
     Elements,
     Fields,
-    Fixed,
-    Moment,
     Number,
     Parts,
     Sample,
     TimeText,
+    TimeValue,
     Token,
 )
 from millpond.frontend.schemas import Structure, read_structure
@@ -86,7 +86,7 @@ class SampleChoices:
             literals = [n.value for n in walk(check) if isinstance(n, Literal)]
             values += literals if any(ref.column == column.name for ref in refs(check)) else []
         found = list(islice(_propose(column, texts, values), _MOST_SAMPLES))
-        return sorted(found, key=lambda sample: not sample.varies) or [Fixed(None)]
+        return sorted(found, key=lambda sample: not sample.varies) or [Constant(None)]
 
 
 def list_tables(query: Query) -> Iterator[Table]:
@@ -123,7 +123,7 @@ def _propose(column: Column, texts: Sequence[str], values: Sequence[Any]) -> Ite
         case Family.STRING:
             yield from _propose_strings(column.name, texts, values)
         case Family.BOOLEAN:
-            yield from (Fixed(True), Fixed(False))
+            yield from (Constant(True), Constant(False))
         case Family.DATE | Family.TIME as family:
             yield from _propose_moments(family is Family.DATE, values)
         case Family.NESTED:
@@ -148,12 +148,12 @@ def _is_number(value: Any) -> bool:
 
 def _propose_moments(is_date: bool, values: Sequence[Any]) -> Iterator[Sample]:
     for days in _DAYS:
-        yield Moment(is_date, days)
+        yield TimeValue(is_date, days)
     for value in values:
         if isinstance(value, date):
             start = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
-            yield from (Moment(is_date, 1, start.replace(tzinfo=None) + timedelta(days=d)) for d in (0, 1))
-            yield Moment(is_date, 0, start.replace(tzinfo=None) - timedelta(days=1))
+            yield from (TimeValue(is_date, 1, start.replace(tzinfo=None) + timedelta(days=d)) for d in (0, 1))
+            yield TimeValue(is_date, 0, start.replace(tzinfo=None) - timedelta(days=1))
 
 
 # --- strings -------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def _propose_strings(name: str, texts: Sequence[str], values: Sequence[Any]) -> 
             yield Parts((Number(1, BIGINT, has_level=False),))
         yield from _propose_delimited(name, texts, values)
         yield from _propose_texts(texts, values)
-        yield from map(Fixed, [*strings, _ONE])
+        yield from map(Constant, [*strings, _ONE])
 
 
 def _propose_delimited(name: str, texts: Sequence[str], values: Sequence[Any]) -> Iterator[Sample]:
@@ -181,9 +181,9 @@ def _propose_delimited(name: str, texts: Sequence[str], values: Sequence[Any]) -
     parts = {int(number) for _, number in found}
     if not found or max(parts) < 2 or max(parts) > _MOST_PARTS:
         return
-    between = Fixed(found[0][0].replace("\\", ""))
+    between = Constant(found[0][0].replace("\\", ""))
     choices = [
-        _list_leaf_samples("JSON", values)[:_MOST_OF_FIELD] if i in parts else [Fixed(_ONE)]
+        _list_leaf_samples("JSON", values)[:_MOST_OF_FIELD] if i in parts else [Constant(_ONE)]
         for i in range(max(parts) + 1)
     ]
     for own in (*sorted(parts), None):
@@ -196,8 +196,8 @@ def _propose_texts(texts: Sequence[str], values: Sequence[Any]) -> Iterator[Samp
     """Strings of letters or digits, and with the constants of the expressions between them."""
     token, digits = Token(), Token(DIGITS)
     plain: list[Sample] = [token, digits]
-    strings = [Fixed(v) for v in values if isinstance(v, str) and v]
-    numbers = [Fixed(str(int(v) + d)) for v in values if _is_number(v) for d in (0, 1)]
+    strings = [Constant(v) for v in values if isinstance(v, str) and v]
+    numbers = [Constant(str(int(v) + d)) for v in values if _is_number(v) for d in (0, 1)]
     for text in texts:
         for found in _STRINGS.finditer(text):
             constant, before = found[1].replace("''", "'"), text[: found.start()]
@@ -206,7 +206,7 @@ def _propose_texts(texts: Sequence[str], values: Sequence[Any]) -> Iterator[Samp
             elif _REGEX_CALL.search(before):
                 yield from _propose_matching(constant.replace("\\\\", "\\"), numbers)
             elif constant:
-                part = Fixed(constant)
+                part = Constant(constant)
                 yield Parts((token, part, token, part, token))
                 yield from (Parts((each, part, token)) for each in (*strings, *numbers))
                 yield from (Parts((token, part, each)) for each in (*strings, *numbers))
@@ -228,7 +228,7 @@ def _propose_matching(pattern: str, numbers: Iterable[Sample]) -> Iterator[Sampl
             if part == Token(DIGITS):
                 for number in numbers:
                     replaced = (*sample.parts[:i], number, *sample.parts[i + 1 :])
-                    yield from (Parts(replaced), Parts((*replaced, Fixed(" "), Token())))
+                    yield from (Parts(replaced), Parts((*replaced, Constant(" "), Token())))
 
 
 def _propose_times(name: str, texts: Sequence[str]) -> Iterator[Sample]:
@@ -236,12 +236,12 @@ def _propose_times(name: str, texts: Sequence[str]) -> Iterator[Sample]:
     for text in texts:
         for found in re.finditer(_OF_TEXT.format(re.escape(name)) + r"(?:, '((?:[^'\\]|\\.)*)')?\)", text):
             for days in _DAYS:
-                plain = TimeText(Moment(days=days), _PLAIN_TIME)
+                plain = TimeText(TimeValue(days=days), _PLAIN_TIME)
                 sample = match_time(found[1].replace("\\", ""), days) if found[1] else plain
                 if sample is not None:
                     yield sample
         if re.search(_AS_TIME.format(re.escape(name)), text):
-            yield from (TimeText(Moment(days=days), _PLAIN_TIME) for days in _DAYS)
+            yield from (TimeText(TimeValue(days=days), _PLAIN_TIME) for days in _DAYS)
 
 
 # --- nested values -------------------------------------------------------------------------------------
@@ -338,16 +338,16 @@ def _list_leaf_samples(name: str, values: Sequence[Any]) -> list[Sample]:
     """Samples of a field that does not vary with the key."""
     type_ = _find_leaf_type(name)
     numbers = [int(v) + d for v in values if _is_number(v) for d in (1, 0, -1)]
-    strings: list[Sample] = [Fixed(v) for v in dict.fromkeys(values) if isinstance(v, str)]
+    strings: list[Sample] = [Constant(v) for v in dict.fromkeys(values) if isinstance(v, str)]
     if name == "JSON":
         return [*strings, *(Number(v, BIGINT, 0) for v in dict.fromkeys([*numbers, 1]))]
     if type_ is not None and type_.family is Family.NUMBER:
         return [Number(v, type_, 0) for v in dict.fromkeys([*numbers, 1])]
     if type_ is not None and type_.family is Family.BOOLEAN:
-        return [Fixed(True), Fixed(False)]
+        return [Constant(True), Constant(False)]
     if type_ is not None and type_.family in (Family.DATE, Family.TIME):
-        return [Fixed("2000-01-01")]
-    return [*strings, Fixed("a")]
+        return [Constant("2000-01-01")]
+    return [*strings, Constant("a")]
 
 
 def _build_sample(
@@ -358,4 +358,4 @@ def _build_sample(
         return Fields(inner)
     if structure.element is not None:
         return Elements(_build_sample(structure.element, (*path, "[]"), chosen))
-    return chosen.get(path, Fixed(None))
+    return chosen.get(path, Constant(None))

@@ -8,7 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from millpond.analysis.witness.samples import DIGITS, LETTERS, Fixed, Moment, Parts, Sample, TimeText, Token
+from millpond.analysis.witness.samples import (
+    DIGITS,
+    LETTERS,
+    Constant,
+    Parts,
+    Sample,
+    TimeText,
+    TimeValue,
+    Token,
+)
 
 _ALPHABETS = (LETTERS, DIGITS, LETTERS.upper())
 _CLASSES = {"d": r"\d", "w": r"\w", "s": r"\s", "D": r"\D", "W": r"\W", "S": r"\S"}
@@ -81,7 +90,7 @@ def _repeat(atom: Sample, repeated: re.Match[str]) -> list[Sample]:
 
 def _shorten(atom: Sample) -> Sample:
     """One character of the alphabet of a token."""
-    return Fixed(atom.alphabet[0]) if isinstance(atom, Token) else atom
+    return Constant(atom.alphabet[0]) if isinstance(atom, Token) else atom
 
 
 def _read_atom(pattern: str, at: int) -> tuple[Sample, int]:
@@ -107,11 +116,11 @@ def _read_atom(pattern: str, at: int) -> tuple[Sample, int]:
             return Parts(()), at + 2
         is_class = escaped in _CLASSES
         if not is_class and escaped.isalnum():
-            return Fixed({"t": "\t", "n": "\n"}[escaped]), at + 2
-        return (_choose_token(_CLASSES[escaped]) if is_class else Fixed(escaped)), at + 2
+            return Constant({"t": "\t", "n": "\n"}[escaped]), at + 2
+        return (_choose_token(_CLASSES[escaped]) if is_class else Constant(escaped)), at + 2
     if char in "^$":
         return Parts(()), at + 1
-    return (Token() if char == "." else Fixed(char)), at + 1
+    return (Token() if char == "." else Constant(char)), at + 1
 
 
 def _choose_token(characters: str) -> Sample:
@@ -125,7 +134,7 @@ def _choose_token(characters: str) -> Sample:
     found = next((chr(i) for i in (*range(32, 127), 9) if known.fullmatch(chr(i))), None)
     if found is None:
         raise ValueError(characters)
-    return Fixed(found)
+    return Constant(found)
 
 
 def match_like(pattern: str) -> Sample:
@@ -141,7 +150,7 @@ def match_like(pattern: str) -> Sample:
 def _match_piece(piece: str) -> Sample:
     if piece == "%":
         return Token()
-    return Fixed("a" if piece == "_" else piece.removeprefix("\\"))
+    return Constant("a" if piece == "_" else piece.removeprefix("\\"))
 
 
 def match_time(pattern: str, days: int) -> Sample | None:
@@ -154,7 +163,7 @@ def match_time(pattern: str, days: int) -> Sample | None:
         text = "".join(_translate_letters(pattern))
     except KeyError:
         return None
-    return TimeText(Moment(days=days), text)
+    return TimeText(TimeValue(days=days), text)
 
 
 def _translate_letters(pattern: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ from millpond.analysis.witness.effort import evaluate_limited
 from millpond.analysis.witness.model import StreamRow, Witness
 from millpond.analysis.witness.recurring_values import list_template_assumptions
 from millpond.analysis.witness.sample_choices import SampleChoices, find_sources
-from millpond.analysis.witness.samples import Fixed, Moment, Number, Sample, TimeText
+from millpond.analysis.witness.samples import Constant, Number, Sample, TimeText, TimeValue
 from millpond.analysis.witness.templates import is_bounded_column
 from millpond.analysis.witness.whole_queries import (
     is_confirmed_in_large,
@@ -117,7 +117,9 @@ class SampledTemplate:
 
     def rebase(self, tables: Mapping[str, Table], base: Mapping[str, Row]) -> SampledTemplate:
         """The same scheme for a query that reads further tables, with a row of each."""
-        more = {name: {column: Fixed(value) for column, value in row.items()} for name, row in base.items()}
+        more = {
+            name: {column: Constant(value) for column, value in row.items()} for name, row in base.items()
+        }
         return replace(self, tables=tables, rows={**more, **self.rows})
 
     def make_row(self, name: str, key: int, level: int | None, clock: datetime, number: int = 0) -> Row:
@@ -136,7 +138,9 @@ class SampledTemplate:
     def find_level(self, name: str, column: str, level: int | None) -> int | None:
         """The level of a value in a row with a level; keys that are numbers or times have none."""
         source = name, column
-        is_plain_key = source in self.keys and isinstance(self.rows[name][column], Number | Moment | TimeText)
+        is_plain_key = source in self.keys and isinstance(
+            self.rows[name][column], Number | TimeValue | TimeText
+        )
         return level if source in self.leveled and not is_plain_key else None
 
 
@@ -145,10 +149,10 @@ def find_sampled_template(query: Query) -> SampledTemplate | None:
 
     Raises UncomputableError if DuckDB cannot compute the query, or not for samples.
     """
-    return _Search(query).find()
+    return _SampleSearch(query).find()
 
 
-class _Search:
+class _SampleSearch:
     """Chooses keys, then rows that pass the conditions, then the levels of probes."""
 
     def __init__(self, query: Query) -> None:

@@ -36,7 +36,7 @@ class Sample(Protocol):
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Constant:
     """The same value in all rows."""
 
     value: Any
@@ -85,7 +85,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Moment:
+class TimeValue:
     """A date or a timestamp that is by ``days`` later for each key."""
 
     is_date: bool = False
@@ -106,7 +106,7 @@ class Moment:
 class TimeText:
     """A moment as a string, in a format of ``strftime``."""
 
-    moment: Moment
+    moment: TimeValue
     format: str
 
     @property
