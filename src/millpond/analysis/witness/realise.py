@@ -172,14 +172,15 @@ class Realiser:
 
         number = Points().of(value)
         spread = _transfer(int(number), TIME_VALUE)
-        exact = str(value) if argument.type.family is Family.STRING else Points().value(number, argument.type)
+        is_text, made = argument.type.family is Family.STRING, []
         try:
+            exact = str(value) if is_text else Points().value(number, argument.type)
             made = derive_each(replace(table, derived=(column,)), [{**row, argument.name: exact}])
-        except UncomputableError:
-            made = []
+        except (UncomputableError, ValueError, OverflowError):  # there is no such date
+            exact = None
         if made and made[0][0][column.name] == value:
             return exact
-        return str(spread) if argument.type.family is Family.STRING else _transfer(int(number), argument.type)
+        return str(spread) if is_text else _transfer(int(number), argument.type)
 
     def _surround(
         self, table: Table, column: Column, argument: Column, row: dict[str, Any], wanted: Any
