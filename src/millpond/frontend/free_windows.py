@@ -16,12 +16,8 @@ from millpond.frontend.joint_arguments import JointArgumentError, refuse_lifted
 from millpond.frontend.row_expressions import find_derived, is_row_expression, mark_as_read
 from millpond.frontend.scope import Scope
 from millpond.frontend.statement import Statement
-from millpond.frontend.time_functions import (
-    UnknownFormError,
-    compute_window_starts,
-    name_window,
-    read_window_lengths,
-)
+from millpond.frontend.time_columns import UnknownFormError
+from millpond.frontend.time_windows import compute_window_starts, name_window, read_window_lengths
 from millpond.query.expressions import Condition, IsNull, Not, Ref
 from millpond.query.model import Column, Derivation
 from millpond.query.types import TIME_VALUE, WINDOW, Family

@@ -16,17 +16,10 @@ from millpond.frontend.row_expressions import find_obstacle, is_row_expression, 
 from millpond.frontend.scope import Scope, SourceColumn
 from millpond.frontend.spark_names import name_expression
 from millpond.frontend.statement import Statement
+from millpond.frontend.time_columns import Argument, UnknownFormError
 from millpond.frontend.time_fields import EXTRACTED
-from millpond.frontend.time_functions import (
-    Argument,
-    UnknownFormError,
-    find_maker,
-    make_end,
-    make_free_end,
-    make_session_end,
-    make_shift,
-    make_window_end,
-)
+from millpond.frontend.time_functions import find_maker, make_end, make_shift, make_window_end
+from millpond.frontend.time_windows import make_free_end, make_session_end
 from millpond.frontend.time_zones import find_slack
 from millpond.query.calendar import DAY, TimeFunction, find_closing_function
 from millpond.query.expressions import Arithmetic, Literal, Ref

@@ -22,13 +22,8 @@ from millpond.frontend.time_calls import (
     read_time_call,
     split_at_commas,
 )
-from millpond.frontend.time_functions import (
-    UnknownFormError,
-    count_as_time,
-    find_maker,
-    make_count,
-    quote_name,
-)
+from millpond.frontend.time_columns import UnknownFormError, quote_name
+from millpond.frontend.time_functions import count_as_time, find_maker, make_count
 from millpond.query.calendar import SECOND, Count
 from millpond.query.expressions import Ref
 from millpond.query.types import BIGINT, DOUBLE, INT, SqlType
