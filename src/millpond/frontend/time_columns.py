@@ -117,10 +117,12 @@ def quote_name(name: str) -> tuple[str, str]:
 
 
 def add_micros(value: Ref, micros: int) -> Expr:
+    """A timestamp plus some microseconds, as an expression of the closure."""
     return Arithmetic("+" if micros > 0 else "-", value, make_length(abs(micros))) if micros else value
 
 
 def quote_text(text: str, spark: bool) -> str:
+    """A string constant for Spark, or for DuckDB."""
     if spark:
         text = text.replace("\\", "\\\\").replace("'", "\\'")
     return "'" + (text if spark else text.replace("'", "''")) + "'"
