@@ -81,6 +81,10 @@ class WitnessTemplate(Protocol):
         """The same scheme for a query that reads further tables, with a row of each."""
 
 
+# An answer takes as long as so many steps of a join.
+_STEPS_OF_ANSWER = 40
+
+
 def is_confirmed(query: Query, witness: Witness, seed: int = 0, limit: StepLimit | None = None) -> bool:
     """Confirmed by brute force: for every subset of the universe, each probe shows if its row is in it.
 
@@ -118,7 +122,7 @@ class _Confirmation:
     """The responses of a query to the probes of a witness."""
 
     def __init__(self, query: Query, witness: Witness, limit: StepLimit | None = None) -> None:
-        self._witness = witness
+        self._witness, self._limit = witness, limit
         aggregates = any(is_aggregate(select) for select in query.selects)
         self.step_by_step = aggregates and witness.compare == "emitted"
         self._times = {name: table.time for name, table in query.tables.items()}
@@ -182,6 +186,8 @@ class _Confirmation:
 
     def _answer(self, evaluation: Evaluation) -> Counter[Any]:
         """The answer; of a query with a projection, the columns that it shows as they are."""
+        if self._limit is not None:
+            self._limit.spend(_STEPS_OF_ANSWER)
         answer = evaluation.answer()
         if self._filter is not None:
             kept = self._filter.keeps(answer)

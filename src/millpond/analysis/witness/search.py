@@ -49,7 +49,7 @@ class SearchBudget:
 
     rows: int
     overhead: int = 0
-    limit: StepLimit = field(default_factory=lambda: StepLimit(2_200_000))
+    limit: StepLimit = field(default_factory=lambda: StepLimit(2_600_000))
 
     def can_try(self, candidate: WitnessCandidate) -> bool:
         """Take the rows of a candidate from the budget; False if it is spent."""
