@@ -265,24 +265,26 @@ def window_function_sql(
         sorted_by = [sort_key_sql(key, names) for key in function.order_by]
         words.append(f"ORDER BY {', '.join([*sorted_by, *([last_key] if last_key else [])])}")
     if function.frame is not None:
-        words.append(_frame_sql(function.frame, order))
+        words.append(frame_sql(function.frame, order, "to_microseconds({})".format))
     return f"CAST({call} OVER ({' '.join(words)}) AS {function.type.names.duckdb})"
 
 
 def sort_key_sql(key: SortKey, names: Callable[[str], str]) -> str:
-    """A sort key as DuckDB SQL."""
+    """A sort key as SQL."""
     direction = "DESC" if key.descending else "ASC"
     return f"{names(key.column)} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
 
 
-def _frame_sql(frame: Frame, order: Family | None) -> str:
+def frame_sql(frame: Frame, order: Family | None, write_length: Callable[[int], str]) -> str:
+    """A frame as SQL, in which ``write_length`` writes microseconds; ``order`` is as for the function."""
+
     def edge(distance: int | None, unbounded: str) -> str:
         if distance is None:
             return f"UNBOUNDED {unbounded}"
         if distance == 0:
             return "CURRENT ROW"
         in_time = frame.unit is FrameUnit.RANGE and order is Family.TIME
-        shown = f"to_microseconds({abs(distance)})" if in_time else str(abs(distance))
+        shown = write_length(abs(distance)) if in_time else str(abs(distance))
         return f"{shown} {'PRECEDING' if distance < 0 else 'FOLLOWING'}"
 
     start, end = edge(frame.start, "PRECEDING"), edge(frame.end, "FOLLOWING")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from millpond.query.expressions import Literal
-from millpond.query.model import Frame, FrameUnit, SortKey, WindowFunction
+from millpond.query.model import WindowFunction
 from millpond.query.types import Family
+from millpond.runtime.query_sql import frame_sql, sort_key_sql
 from millpond.runtime.sql import Dialect, literal_sql
 
 _SECOND = 1_000_000
@@ -23,9 +24,9 @@ def spark_window_sql(function: WindowFunction, order: Family | None) -> str:
     if function.partition_by:
         words.append(f"PARTITION BY {', '.join(map(_name, function.partition_by))}")
     if function.order_by:
-        words.append(f"ORDER BY {', '.join(map(_sort_key, function.order_by))}")
+        words.append(f"ORDER BY {', '.join(sort_key_sql(key, _name) for key in function.order_by)}")
     if function.frame is not None:
-        words.append(_frame(function.frame, order))
+        words.append(frame_sql(function.frame, order, _write_length))
     return f"{function.function}({', '.join(arguments)}){nulls} OVER ({' '.join(words)})"
 
 
@@ -33,21 +34,6 @@ def _name(name: str) -> str:
     return Dialect.SPARK.name_of(name)
 
 
-def _sort_key(key: SortKey) -> str:
-    direction = "DESC" if key.descending else "ASC"
-    return f"{_name(key.column)} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
-
-
-def _frame(frame: Frame, order: Family | None) -> str:
-    def edge(distance: int | None, unbounded: str) -> str:
-        if distance is None:
-            return f"UNBOUNDED {unbounded}"
-        if distance == 0:
-            return "CURRENT ROW"
-        in_time = frame.unit is FrameUnit.RANGE and order is Family.TIME
-        seconds, rest = divmod(abs(distance), _SECOND)
-        shown = f"INTERVAL '{seconds}.{rest:06}' SECOND" if in_time else str(abs(distance))
-        return f"{shown} {'PRECEDING' if distance < 0 else 'FOLLOWING'}"
-
-    start, end = edge(frame.start, "PRECEDING"), edge(frame.end, "FOLLOWING")
-    return f"{frame.unit.value} BETWEEN {start} AND {end}"
+def _write_length(micros: int) -> str:
+    seconds, rest = divmod(micros, _SECOND)
+    return f"INTERVAL '{seconds}.{rest:06}' SECOND"
